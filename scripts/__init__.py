@@ -1,0 +1,1 @@
+"""Tools of the checkout: run as `python -m scripts.<name>` from its root."""
