@@ -67,15 +67,22 @@ def describe_processor(cpuinfo: str) -> dict[str, list[str]]:
     return {name: sorted(values) for name, values in found.items()}
 
 
-def build_key(environment: Mapping[str, str], cpuinfo: str) -> tuple[str, str]:
+def build_key(
+    flags: str, environment: Mapping[str, str], cpuinfo: str
+) -> tuple[str, str]:
     """Names a build after everything its machine code depends on.
+
+    Args:
+        flags: What CMake is called with.
+        environment: Of the compiler.
+        cpuinfo: The text of /proc/cpuinfo; empty where there is none.
 
     Returns:
         The name of the build's folder, and the facts it was made from as JSON.
     """
     facts = {
         "release": RELEASE,
-        "cmake_flags": cmake_flags(environment),
+        "cmake_flags": flags,
         "variables": {k: environment[k] for k in BUILD_VARIABLES if k in environment},
         "machine": platform.machine(),
         "processor": describe_processor(cpuinfo),
@@ -119,20 +126,20 @@ def find_or_build() -> Path:
     Raises:
         SystemExit: The source could not be fetched, or did not compile.
     """
-    key, facts = build_key(os.environ, read_cpuinfo())
+    flags = cmake_flags(os.environ)
+    key, facts = build_key(flags, os.environ, read_cpuinfo())
     place = cache_dir("engine") / key
     if not place.exists():
         with locked(place.with_name(".lock")):
             if not place.exists():
-                _build(place, facts)
+                _build(place, flags, facts)
     (wheel,) = place.glob("*.whl")
     return wheel
 
 
-def _build(place: Path, facts: str) -> None:
+def _build(place: Path, flags: str, facts: str) -> None:
     """Compiles into a folder beside `place` and renames it when it is whole."""
     fetch_source()
-    flags = cmake_flags(os.environ)
     say(f"compiling {RELEASE} with {flags}: some minutes, once for this processor")
     with work_folder(place.parent) as work:
         made = work / place.name

@@ -90,6 +90,7 @@ def run_logged(
     Raises:
         SystemExit: The command failed; its last lines and the log's place are shown.
     """
+    say(f"{label} ...")
     with log.open("w", encoding="utf-8") as copy, Ticker(label) as ticker:
         process = subprocess.Popen(
             command,

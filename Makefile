@@ -1,0 +1,65 @@
+# Kinetic's tasks. Everything runs in .venv, which `make install` sets up.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+ARGS ?=
+FIRST_TESTS := tests/test_repository.py $(wildcard tests/docs)
+
+.DEFAULT_GOAL := help
+.PHONY: help install serve test test-fast check lint type fmt bench peer constraints clean
+
+help:  ## List the tasks
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(READY)  ## Set up .venv with the engine and fetch the small models; instant when done
+	@$(BIN)/python -m scripts.fetch_assets
+
+$(READY): pyproject.toml constraints.txt scripts/build_engine.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Kinetic needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Name another with: make install PYTHON=...")'
+	@echo "[kinetic] 1/4 environment: .venv"
+	@$(PYTHON) -m venv .venv || { echo "[kinetic] python -m venv failed; some systems keep it in a package python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
+	@echo "[kinetic] 2/4 engine: llama.cpp, compiled once for this processor"
+	@$(BIN)/python -m scripts.build_engine --install
+	@echo "[kinetic] 3/4 packages: as pinned in constraints.txt"
+	@$(BIN)/python -m pip install --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+	@echo "[kinetic] 4/4 models: into the user's cache folder"
+
+serve: install  ## Serve a model: make serve ARGS="model.gguf --port 8080"
+	$(BIN)/kinetic serve $(ARGS)
+
+test: check  ## Check, then run every test
+	$(BIN)/pytest
+
+test-fast: install  ## Run the tests that need no model, in seconds
+	$(BIN)/pytest -m "not model and not slow and not conformance and not device"
+
+check: lint type  ## Lint, types, import directions, docs
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest --quiet $(FIRST_TESTS)
+
+lint: install  ## Lint, and see that everything is formatted
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+type: install  ## Check the types
+	$(BIN)/mypy
+
+fmt: install  ## Format, and repair what can be repaired safely
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: install  ## Measure speed: make bench ARGS="--help"
+	$(BIN)/python -m scripts.bench $(ARGS)
+
+peer: install  ## Build llama-server from the engine's source, to compare with
+	$(BIN)/python -m scripts.build_llama_server
+
+constraints: install  ## Pin what .venv holds now
+	$(BIN)/python -m scripts.pin_constraints
+
+clean:  ## Remove .venv and what tools left; the cache folder stays
+	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find kinetic scripts tests -name __pycache__ -prune -exec rm -rf {} +
