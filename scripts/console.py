@@ -91,8 +91,10 @@ def run_logged(
         SystemExit: The command failed; its last lines and the log's place are shown.
     """
     say(f"{label} ...")
-    with log.open("w", encoding="utf-8") as copy, Ticker(label) as ticker:
-        process = subprocess.Popen(
+    with (
+        log.open("w", encoding="utf-8") as copy,
+        Ticker(label) as ticker,
+        subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -101,7 +103,8 @@ def run_logged(
             text=True,
             errors="replace",
             start_new_session=True,
-        )
+        ) as process,
+    ):
         try:
             for line in process.stdout or ():
                 copy.write(line)
