@@ -23,7 +23,7 @@ $(READY): pyproject.toml constraints.txt scripts/build_engine.py
 	@echo "[kinetic] 2/4 engine: llama.cpp, compiled once for this processor"
 	@$(BIN)/python -m scripts.build_engine --install
 	@echo "[kinetic] 3/4 packages: as pinned in constraints.txt"
-	@$(BIN)/python -m pip install --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/python -m scripts.install_packages
 	@touch $@
 	@echo "[kinetic] 4/4 models: into the user's cache folder"
 
