@@ -32,6 +32,16 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("kinetic")
 
 
+REAL_MODELS = {"smollm2_path", "minilm_dir", "gemma_path"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks tests that use a real model, so that the fast run leaves them out."""
+    for item in items:
+        if REAL_MODELS.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("model")
+
+
 def present(path: Path, command: str = "make install") -> Path:
     """Gives back a path to real material, or says which command puts it there."""
     if not path.exists():
