@@ -1,0 +1,91 @@
+"""The actor that all of ours are: pykka's, with its start and end made safe."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pykka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+_log = logging.getLogger(__name__)
+
+
+class KineticActor(pykka.ThreadingActor):
+    """Runs `acquire` first and `release` last, whatever happens between.
+
+    Pykka calls neither `on_stop` nor `on_failure` when `on_start` raises, and ends an
+    actor for good when a told message raises. So both ways lead to `release` here,
+    and to `on_death`, which app.py uses to end open requests and the process.
+    """
+
+    # Actor threads must not keep a crashed process alive.
+    use_daemon_thread = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_death: Callable[[str, BaseException], None] | None = None
+
+    def acquire(self) -> None:
+        """Open what the actor owns; runs in its own thread."""
+
+    def release(self) -> None:
+        """Close what `acquire` opened, in any half-open state; own thread."""
+
+    def hear(self, message: Any) -> None:  # noqa: ANN401 - narrowed by each actor
+        """Do one bounded piece of work; a raise is a bug and ends the actor."""
+        raise NotImplementedError
+
+    def on_start(self) -> None:
+        try:
+            self.acquire()
+        except BaseException as error:
+            self._die(error)
+            raise
+
+    def on_stop(self) -> None:
+        self._release()
+
+    def on_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._die(exception_value or RuntimeError("the actor ended without a reason"))
+
+    def on_receive(self, message: Any) -> Any:  # noqa: ANN401
+        if message is PING:
+            return True
+        return self.hear(message)
+
+    def _die(self, error: BaseException) -> None:
+        name = type(self).__name__
+        _log.critical("%s died", name, exc_info=error)
+        self._release()
+        if self.on_death is not None:
+            self.on_death(name, error)
+
+    def _release(self) -> None:
+        try:
+            self.release()
+        except Exception:
+            _log.exception("%s could not let go of what it owns", type(self).__name__)
+
+
+PING = "ping"
+"""Asked once at start: a reference alone proves nothing."""
+
+
+def tell(ref: pykka.ActorRef[Any], message: object) -> None:
+    """Tell a message; one to an actor that is gone is dropped.
+
+    Only while stopping is anybody gone: a death ends every open request otherwise.
+    """
+    try:
+        ref.tell(message)
+    except pykka.ActorDeadError:
+        _log.debug("%s is gone, dropped %s", ref, type(message).__name__)

@@ -1,0 +1,218 @@
+"""The Decoder: the only code that decodes or touches sequence memory."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from kinetic.actors.base import KineticActor, tell
+from kinetic.actors.messages import (
+    Cut,
+    DecoderMessage,
+    Feed,
+    FeedFailed,
+    Logits,
+    PassDone,
+    Restore,
+    Restored,
+    SnapshotTaken,
+    Step,
+    TakeSnapshot,
+    Withdraw,
+    Withdrawn,
+)
+from kinetic.actors.plan import BatchPlan, Pending, Share, shape
+from kinetic.errors import InternalError
+from kinetic.model.ffi import Rows
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from kinetic.actors.system import Peers
+    from kinetic.model.api import Engine
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A feed and how much of it has been run."""
+
+    feed: Feed
+    arrived: int
+    n_done: int = 0
+
+
+class Decoder(KineticActor):
+    """Owns the engine's context. Hears: Feed, Cut, Restore, TakeSnapshot, Withdraw.
+
+    Tells: Slot, Metrics. A pass is run once every slot that got logits from the last
+    one has answered (by a Feed or a Withdraw), so that steps share their passes.
+    """
+
+    def __init__(self, engine: Engine, plan: BatchPlan, peers: Peers) -> None:
+        super().__init__()
+        self._engine = engine
+        self._plan = plan
+        self._peers = peers
+        self._waiting: dict[int, _Waiting] = {}
+        self._owed: set[int] = set()  # slots with logits that have not answered yet
+        self._n_past = [0] * engine.n_sequences  # tokens in each sequence's memory
+        self._arrivals = 0
+        self._prompt_had_turn = False  # the last pass held prompt rows
+        self._step_told = False  # one Step at most is in the mailbox
+
+    def release(self) -> None:
+        """Free the engine in the thread that used it."""
+        self._engine.close()
+
+    def hear(self, message: DecoderMessage) -> None:
+        """One case per message, as in messages.py."""
+        match message:
+            case Feed():
+                self._feed(message)
+            case Cut():
+                self._cut(message)
+            case Restore():
+                self._restore(message)
+            case TakeSnapshot():
+                self._snapshot(message)
+            case Withdraw():
+                self._withdraw(message)
+            case Step():
+                self._step()
+            case _:
+                assert_never(message)
+
+    def _feed(self, feed: Feed) -> None:
+        if feed.first != self._n_past[feed.slot_id]:
+            message = f"slot {feed.slot_id} feeds position {feed.first} out of turn"
+            raise InternalError(message)
+        self._arrivals += 1
+        self._waiting[feed.slot_id] = _Waiting(feed=feed, arrived=self._arrivals)
+        self._owed.discard(feed.slot_id)
+        self._go()
+
+    def _cut(self, cut: Cut) -> None:
+        if self._n_past[cut.slot_id] > cut.n_keep:
+            self._engine.cut(cut.slot_id, cut.n_keep)
+            self._n_past[cut.slot_id] = cut.n_keep
+
+    def _restore(self, restore: Restore) -> None:
+        fits = self._engine.restore(restore.slot_id, restore.state)
+        self._n_past[restore.slot_id] = restore.n_tokens if fits else 0
+        if not fits:
+            _log.warning("a kept state does not fit this engine, it is not used")
+        tell(self._peers.slots[restore.slot_id], Restored(fits=fits))
+
+    def _snapshot(self, message: TakeSnapshot) -> None:
+        slot_id = message.slot_id
+        taken = SnapshotTaken(
+            state=self._engine.snapshot(slot_id), n_past=self._n_past[slot_id]
+        )
+        tell(self._peers.slots[slot_id], taken)
+
+    def _withdraw(self, message: Withdraw) -> None:
+        slot_id = message.slot_id
+        self._waiting.pop(slot_id, None)
+        self._owed.discard(slot_id)
+        tell(self._peers.slots[slot_id], Withdrawn(n_past=self._n_past[slot_id]))
+        self._go()
+
+    def _go(self) -> None:
+        if self._waiting and not self._owed and not self._step_told:
+            self._step_told = True
+            # Told, not called: what is already in the mailbox joins this pass.
+            self.actor_ref.tell(Step())
+
+    def _step(self) -> None:
+        self._step_told = False
+        if self._owed or not self._waiting:
+            return
+        shares = shape(
+            self._plan,
+            [_pending(w, self._n_past[w.feed.slot_id]) for w in self._waiting.values()],
+            n_batch=self._engine.n_batch,
+            prompt_had_turn=self._prompt_had_turn,
+        )
+        self._run(shares)
+        self._go()
+
+    def _run(self, shares: tuple[Share, ...]) -> None:
+        rows = [self._rows(share) for share in shares]
+        started = time.perf_counter()
+        try:
+            logits = self._engine.decode(rows)
+        except InternalError as error:
+            for share in shares:
+                self._lose(share.slot_id, error)
+            return
+        seconds = time.perf_counter() - started
+        n_prompt_rows = 0
+        for share, found in zip(shares, logits, strict=True):
+            if not self._waiting[share.slot_id].feed.is_step:
+                n_prompt_rows += share.n_rows
+            self._deliver(share, found)
+        self._prompt_had_turn = n_prompt_rows > 0
+        tell(
+            self._peers.metrics,
+            PassDone(
+                seconds=seconds,
+                n_rows=sum(share.n_rows for share in shares),
+                n_sequences=len(shares),
+                n_prompt_rows=n_prompt_rows,
+                n_max_tokens=max(self._n_past[share.slot_id] for share in shares),
+            ),
+        )
+
+    def _rows(self, share: Share) -> Rows:
+        waiting = self._waiting[share.slot_id]
+        feed = waiting.feed
+        end = waiting.n_done + share.n_rows
+        # The wanted rows are the feed's last n_logits; this share may hold some.
+        first_wanted = len(feed.tokens) - feed.n_logits
+        return Rows(
+            sequence=share.slot_id,
+            first=self._n_past[share.slot_id],
+            tokens=feed.tokens[waiting.n_done : end],
+            n_logits=min(max(end - first_wanted, 0), share.n_rows),
+        )
+
+    def _deliver(self, share: Share, logits: npt.NDArray[np.float32]) -> None:
+        waiting = self._waiting[share.slot_id]
+        waiting.n_done += share.n_rows
+        self._n_past[share.slot_id] += share.n_rows
+        is_last = waiting.n_done == len(waiting.feed.tokens)
+        if is_last:
+            del self._waiting[share.slot_id]
+            self._owed.add(share.slot_id)
+        # A prompt's chunk without rows is told too: it shows the slot its progress.
+        tell(
+            self._peers.slots[share.slot_id],
+            Logits(
+                serial=waiting.feed.serial,
+                rows=logits,
+                n_past=self._n_past[share.slot_id],
+                is_last=is_last,
+            ),
+        )
+
+    def _lose(self, slot_id: int, error: InternalError) -> None:
+        """A failed pass leaves its sequences in an unknown state: empty them."""
+        serial = self._waiting.pop(slot_id).feed.serial
+        self._engine.cut(slot_id, 0)
+        self._n_past[slot_id] = 0
+        tell(self._peers.slots[slot_id], FeedFailed(serial=serial, error=error))
+
+
+def _pending(waiting: _Waiting, n_past: int) -> Pending:
+    return Pending(
+        slot_id=waiting.feed.slot_id,
+        first=n_past,
+        n_rows=len(waiting.feed.tokens) - waiting.n_done,
+        is_step=waiting.feed.is_step,
+        arrived=waiting.arrived,
+    )

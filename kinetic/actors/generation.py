@@ -1,0 +1,225 @@
+"""The text of one generation: tokens in, pieces of output out. Pure, no threads."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kinetic.types import CallPiece, ContentPiece, Finish, OutputPiece, TokenLogprob
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinetic.model.chat.calls import OutputParser
+
+
+class StopMatcher:
+    """Finds stop strings in text that comes in pieces.
+
+    Only the tail that may still become a stop string is held back.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stops)
+        self._held = ""
+        self.found: str | None = None
+
+    def feed(self, text: str) -> str:
+        """Return what is now certain; sets `found` at the first match.
+
+        The match that starts first wins; of those that start together, the longest
+        given one does not matter, since the text ends before all of them.
+        """
+        if not self._stops:
+            return text
+        text = self._held + text
+        hits = [(at, s) for s in self._stops if (at := text.find(s)) >= 0]
+        if hits:
+            at, self.found = min(hits, key=lambda hit: (hit[0], len(hit[1])))
+            self._held = ""
+            return text[:at]
+        keep = max(_overlap(text, stop) for stop in self._stops)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+    def flush(self) -> str:
+        """Give out what was held back; the text is over."""
+        held, self._held = self._held, ""
+        return held
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Length of the longest end of `text` that is a proper start of `stop`."""
+    for n in range(min(len(text), len(stop) - 1), 0, -1):
+        if text.endswith(stop[:n]):
+            return n
+    return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What one token, or the end, adds to an answer."""
+
+    pieces: tuple[OutputPiece, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+    finish: Finish | None = None
+    """Set once the text itself ends the answer: a stop string, a complete call."""
+
+
+class OutputText:
+    """Turns a generation's tokens into pieces of output.
+
+    bytes -> UTF-8 decoder -> output parser (reasoning, calls) -> stop strings (visible
+    content only) -> pieces. Whole and streamed output are the same by construction:
+    both are the concatenation of these pieces.
+    """
+
+    def __init__(
+        self,
+        *,
+        stops: Sequence[str] = (),
+        parser: OutputParser | None = None,
+        min_indent: int = 0,
+    ) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._matcher = StopMatcher(stops)
+        self._parser = parser
+        self._logprobs: list[TokenLogprob] = []
+        self._n_out = 0  # bytes of raw text that are out, where nothing is parsed
+        self._n_logged = 0  # bytes of the tokens whose log-probabilities are out
+        self._indent = _IndentRule(min_indent) if min_indent > 0 else None
+
+    def feed(self, piece: bytes, logprob: TokenLogprob | None = None) -> Output:
+        """Take one token's bytes."""
+        if logprob is not None:
+            self._logprobs.append(logprob)
+        text = self._decoder.decode(piece)
+        if self._indent is not None:
+            text = self._indent.feed(text)
+        pieces = self._read(text)
+        finish = None
+        if self._matcher.found is not None:
+            finish = Finish(reason="stop", stop_string=self._matcher.found)
+        elif self._indent is not None and self._indent.broken:
+            finish = Finish(reason="limit")
+        elif self._parser is not None and self._parser.complete:
+            finish = Finish(reason="calls")
+        return Output(pieces=pieces, logprobs=self._due(pieces), finish=finish)
+
+    def end(self, *, truncated: bool) -> Output:
+        """Give out what was held back; the answer is over."""
+        if self._matcher.found is not None:
+            return Output(logprobs=self._last(cut=True))
+        text = self._decoder.decode(b"", final=True)
+        pieces = list(self._read(text))
+        if self._parser is not None:
+            pieces += self._visible(self._parser.finish(truncated=truncated))
+        if self._matcher.found is None and (held := self._matcher.flush()):
+            pieces.append(ContentPiece(held))
+        merged = tuple(pieces)
+        self._count(merged)
+        return Output(
+            pieces=merged, logprobs=self._last(cut=self._matcher.found is not None)
+        )
+
+    @property
+    def stopped(self) -> Finish | None:
+        """The stop string that ended the text, also when found only at its end."""
+        if self._matcher.found is None:
+            return None
+        return Finish(reason="stop", stop_string=self._matcher.found)
+
+    def _read(self, text: str) -> tuple[OutputPiece, ...]:
+        if not text:
+            return ()
+        if self._parser is None:
+            out = self._matcher.feed(text)
+            pieces: tuple[OutputPiece, ...] = (ContentPiece(out),) if out else ()
+        else:
+            pieces = tuple(self._visible(self._parser.feed(text)))
+        self._count(pieces)
+        return pieces
+
+    def _visible(self, pieces: Sequence[OutputPiece]) -> list[OutputPiece]:
+        """Run the stop strings over the content; what follows a match is dropped."""
+        out: list[OutputPiece] = []
+        for piece in pieces:
+            if self._matcher.found is not None:
+                break
+            if isinstance(piece, ContentPiece):
+                text = self._matcher.feed(piece.text)
+                if text:
+                    out.append(ContentPiece(text))
+                continue
+            # A stop string does not reach over a call or over reasoning.
+            if held := self._matcher.flush():
+                out.append(ContentPiece(held))
+            out.append(piece)
+        return out
+
+    def _count(self, pieces: Sequence[OutputPiece]) -> None:
+        for piece in pieces:
+            if not isinstance(piece, CallPiece):
+                self._n_out += len(piece.text.encode())
+
+    def _due(self, pieces: Sequence[OutputPiece]) -> tuple[TokenLogprob, ...]:
+        """Log-probabilities of the tokens whose text is out.
+
+        Where text is parsed, its markers never come out, so an entry goes with the
+        next piece that does.
+        """
+        if not self._logprobs or (self._parser is not None and not pieces):
+            return ()
+        due = []
+        while self._logprobs:
+            end = self._n_logged + len(self._logprobs[0].piece)
+            if self._parser is None and end > self._n_out:
+                break
+            due.append(self._logprobs.pop(0))
+            self._n_logged = end
+        return tuple(due)
+
+    def _last(self, *, cut: bool) -> tuple[TokenLogprob, ...]:
+        """What is left at the end; behind a stop string, only what is in the text."""
+        if not cut or self._parser is not None:
+            rest, self._logprobs = tuple(self._logprobs), []
+            return rest
+        due = []
+        for entry in self._logprobs:
+            visible = self._n_out - self._n_logged
+            if visible <= 0:
+                break
+            self._n_logged += len(entry.piece)
+            due.append(replace(entry, piece=entry.piece[:visible]))
+        self._logprobs = []
+        return tuple(due)
+
+
+class _IndentRule:
+    """Ends the text at a new line with fewer leading blanks than asked for.
+
+    Source: llama-server's `n_indent`.
+    """
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+        self._line: str | None = None  # blanks of a line that has only blanks so far
+        self.broken = False
+
+    def feed(self, text: str) -> str:
+        out: list[str] = []
+        for char in text:
+            if self.broken:
+                break
+            if char == "\n":
+                out.append((self._line or "") + char)
+                self._line = ""
+            elif self._line is not None and char in " \t":
+                self._line += char
+            elif self._line is not None and len(self._line) < self._least:
+                self.broken = True
+            else:
+                out.append((self._line or "") + char)
+                self._line = None
+        return "".join(out)

@@ -1,0 +1,366 @@
+"""All messages between actors, in sections by receiver; the last one is the client's.
+
+Commands are imperatives, events are past tense. Messages are frozen and hold only
+immutable contents (arrays are read-only): nobody changes what was received.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from kinetic.errors import KineticError
+    from kinetic.model.chat.calls import OutputFormat
+    from kinetic.model.constraint import Constraint
+    from kinetic.types import (
+        Finish,
+        OutputPiece,
+        SamplingParams,
+        Timings,
+        TokenLogprob,
+        Usage,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One answer to be made: a request's prompt and everything that shapes it."""
+
+    request_id: str
+    index: int
+    """Number of the choice within the request."""
+    prompt: tuple[int, ...]
+    """At least one token id; shorter than the context."""
+    sampling: SamplingParams
+    max_tokens: int | None = None
+    """Most tokens to draw; None is to the end of the context."""
+    stops: tuple[str, ...] = ()
+    output: OutputFormat | None = None
+    """How the text is read; None is plain text."""
+    visible_markers: tuple[str, ...] = ()
+    """Control tokens that the reader of the text needs to see."""
+    constraint: Constraint | None = None
+    """What the answer is held to; each generation makes its own matcher."""
+    n_logprobs: int | None = None
+    """Alternatives to report per token; None reports nothing."""
+    post_sampling_probs: bool = False
+    """Report probabilities behind the sampler chain in place of raw ones."""
+    prompt_logprobs: bool = False
+    """Report the prompt's tokens too; nothing of the prompt is then reused."""
+    ignore_eos: bool = False
+    stop_at_newline_after_s: float | None = None
+    """Time after which a new line ends the answer."""
+    min_indent: int = 0
+    """Leading blanks a line must keep for the answer to go on; 0 is off."""
+    group: str | None = None
+    """Jobs of one group have the same prompt: it is run once."""
+    slot_id: int | None = None
+    """The slot asked for; None leaves the choice to the scheduler."""
+    receipt: object | None = None
+    """What the Receipt actor needs to know of the request; None: no receipt."""
+    arrived_s: float = 0.0
+    """When the request came, on the monotonic clock."""
+
+
+class Sink(Protocol):
+    """Carries a request's output to whoever asked; `put` is safe from any thread."""
+
+    def put(self, event: SinkEvent) -> None:
+        """Hand over an event; never blocks and never raises."""
+
+
+# --- Scheduler ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submit:
+    """Make these answers; every one of them ends exactly once at the sink."""
+
+    jobs: tuple[Job, ...]
+    sink: Sink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    """Drop what waits of a request, end what runs: the client is gone, or `error`."""
+
+    request_id: str
+    error: KineticError
+    """Told at the sink, where somebody may still listen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptDone:
+    """A group's prompt stands in a slot; its other members may start from it."""
+
+    slot_id: int
+    group: str
+    start: PromptState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotIdle:
+    """A slot ended its generation and holds these tokens."""
+
+    slot_id: int
+    tokens: npt.NDArray[np.int32]
+    n_prompt: int
+    """How many of the tokens were run as a prompt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """Take no more requests and end those that wait; running ones go on."""
+
+
+SchedulerMessage = Submit | Cancel | PromptDone | SlotIdle | Drain
+
+
+# --- Slot ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptState:
+    """A sequence behind its whole prompt: the memory and the last row's logits."""
+
+    state: bytes
+    tokens: npt.NDArray[np.int32]
+    logits: npt.NDArray[np.float32]
+    """[n_vocab] float32, read-only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """Make this answer."""
+
+    job: Job
+    sink: Sink
+    n_keep: int = 0
+    """Leading tokens of the slot's own memory to build on."""
+    start: PromptState | None = None
+    """The prompt as a member of the same group has run it."""
+    share: bool = False
+    """Tell the scheduler the prompt's state once it is run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logits:
+    """Rows that were asked for; `is_last` when the feed is done and an answer due."""
+
+    serial: int
+    rows: npt.NDArray[np.float32]
+    """[n_rows, n_vocab] float32, read-only."""
+    n_past: int
+    """Tokens of the sequence that have been run."""
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn:
+    """The feed is dropped; the sequence holds `n_past` tokens."""
+
+    n_past: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """A kept state is in place, or did not fit and the sequence is empty."""
+
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedFailed:
+    """The engine failed; the sequence is empty."""
+
+    serial: int
+    error: KineticError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotTaken:
+    """A copy of the sequence's memory at its present length."""
+
+    state: bytes
+    n_past: int
+
+
+SlotMessage = (
+    Begin | Cancel | Logits | Withdrawn | Restored | FeedFailed | SnapshotTaken
+)
+
+
+# --- Decoder ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feed:
+    """Run these tokens behind what the sequence holds; answered by Logits."""
+
+    slot_id: int
+    serial: int
+    """Grows by one per feed of a slot; stale answers are told by it."""
+    first: int
+    """Position of the first token: how many tokens the sequence must hold."""
+    tokens: npt.NDArray[np.int32]
+    n_logits: int
+    """How many of the last tokens want logits."""
+    is_step: bool
+    """Generated tokens (run whole, first), not a prompt (run in chunks)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Keep the sequence's first `n_keep` tokens."""
+
+    slot_id: int
+    n_keep: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restore:
+    """Replace the sequence's memory; answered by Restored."""
+
+    slot_id: int
+    state: bytes
+    n_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeSnapshot:
+    """Copy the sequence's memory; answered by SnapshotTaken."""
+
+    slot_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdraw:
+    """Drop what the slot has waiting, it owes no answer; answered by Withdrawn."""
+
+    slot_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Run a pass; the Decoder's word to itself, so that others are heard between."""
+
+
+DecoderMessage = Feed | Cut | Restore | TakeSnapshot | Withdraw | Step
+
+
+# --- Metrics ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassDone:
+    """One decode call."""
+
+    seconds: float
+    n_rows: int
+    n_sequences: int
+    n_prompt_rows: int
+    n_max_tokens: int
+    """The longest sequence in the pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineChanged:
+    """How many requests run and wait now."""
+
+    n_running: int
+    n_waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationStarted:
+    """A request got its slot; `slot` is what /slots shows of it."""
+
+    slot_id: int
+    job: Job
+    n_cached: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationMoved:
+    """A running generation's progress, told now and then."""
+
+    slot_id: int
+    n_prompt_done: int
+    n_generated: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationEnded:
+    """A generation is over; `outcome` is a finish reason, "cancelled" or "failed"."""
+
+    slot_id: int
+    outcome: str
+    usage: Usage
+    timings: Timings
+
+
+MetricsMessage = (
+    PassDone | LineChanged | GenerationStarted | GenerationMoved | GenerationEnded
+)
+
+
+# --- The request's sink -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A choice has its slot and its prompt will be run."""
+
+    index: int
+    slot_id: int
+    n_prompt: int
+    n_cached: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptScored:
+    """The prompt's tokens with their log-probabilities; the first has none."""
+
+    index: int
+    tokens: tuple[TokenLogprob, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """A piece of a choice's output."""
+
+    index: int
+    pieces: tuple[OutputPiece, ...]
+    tokens: tuple[int, ...]
+    """Ids of the tokens drawn since the last delta."""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """One entry per token whose text is now out, if asked for."""
+    n_generated: int = 0
+    """Tokens drawn so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A choice is complete; nothing follows for its index."""
+
+    index: int
+    finish: Finish
+    usage: Usage
+    timings: Timings
+    slot_id: int
+    receipt: object | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A choice ended by an error; nothing follows for its index."""
+
+    index: int
+    error: KineticError
+
+
+SinkEvent = Started | PromptScored | Delta | Finished | Failed

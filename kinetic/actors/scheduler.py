@@ -1,0 +1,205 @@
+"""The Scheduler: the waiting line and which slot serves what."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+import numpy as np
+
+from kinetic.actors.base import KineticActor, tell
+from kinetic.actors.messages import (
+    Begin,
+    Cancel,
+    Drain,
+    Failed,
+    Job,
+    LineChanged,
+    PromptDone,
+    PromptState,
+    SchedulerMessage,
+    SlotIdle,
+    Submit,
+)
+from kinetic.actors.plan import BatchPlan, Held, usable_prefix
+from kinetic.actors.prefix import IdleSlot, choose_slot, shared_length
+from kinetic.actors.waiting import Waiter, WaitingLine
+from kinetic.errors import Overloaded, ShuttingDown
+
+if TYPE_CHECKING:
+    from kinetic.actors.system import Peers
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Jobs with one prompt: how many have not ended, and the prompt once it stands."""
+
+    n_open: int
+    leader: int | None = None  # the slot that runs the prompt
+    start: PromptState | None = None
+
+
+class Scheduler(KineticActor):
+    """Owns the waiting line. Hears: Submit, Cancel, PromptDone, SlotIdle, Drain.
+
+    Tells: Slot, Metrics, and the sinks of requests that it must refuse.
+    """
+
+    def __init__(
+        self, plan: BatchPlan, *, can_cut: bool, line_limit: int, peers: Peers
+    ) -> None:
+        super().__init__()
+        self._plan = plan
+        self._can_cut = can_cut
+        self._peers = peers
+        self._line = WaitingLine(line_limit)
+        self._idle: dict[int, IdleSlot] = {}
+        self._serving: dict[int, Job] = {}
+        self._groups: dict[str, _Group] = {}
+        self._clock = 0  # counts slots becoming idle
+        self._draining = False
+
+    def acquire(self) -> None:
+        """Every slot starts idle and empty."""
+        empty = np.zeros(0, np.int32)
+        for slot_id in range(len(self._peers.slots)):
+            self._idle[slot_id] = IdleSlot(
+                slot_id=slot_id, tokens=empty, n_prompt=0, idle_since=0
+            )
+
+    def hear(self, message: SchedulerMessage) -> None:
+        """One case per message, as in messages.py."""
+        match message:
+            case Submit():
+                self._submit(message)
+            case Cancel():
+                self._cancel(message)
+            case PromptDone():
+                self._prompt_done(message)
+            case SlotIdle():
+                self._slot_idle(message)
+            case Drain():
+                self._drain()
+            case _:
+                assert_never(message)
+
+    def _submit(self, submit: Submit) -> None:
+        error = None
+        if self._draining:
+            error = ShuttingDown("the server is stopping")
+        elif not self._line.has_room(len(submit.jobs)):
+            error = Overloaded(f"{len(self._line)} requests are waiting already")
+        if error is not None:
+            for job in submit.jobs:
+                submit.sink.put(Failed(index=job.index, error=error))
+            return
+        for job in submit.jobs:
+            if job.group is not None:
+                group = self._groups.setdefault(job.group, _Group(n_open=0))
+                group.n_open += 1
+            self._line.add(Waiter(job=job, sink=submit.sink))
+        self._serve()
+
+    def _cancel(self, cancel: Cancel) -> None:
+        for waiter in self._line.remove(cancel.request_id):
+            waiter.sink.put(Failed(index=waiter.job.index, error=cancel.error))
+            self._leave_group(waiter.job)
+        for slot_id, job in self._serving.items():
+            if job.request_id == cancel.request_id:
+                tell(self._peers.slots[slot_id], cancel)
+        self._publish()
+
+    def _prompt_done(self, message: PromptDone) -> None:
+        group = self._groups.get(message.group)
+        if group is not None:
+            group.start = message.start
+            group.leader = None
+            self._serve()
+
+    def _slot_idle(self, message: SlotIdle) -> None:
+        job = self._serving.pop(message.slot_id, None)
+        if job is not None:
+            self._leave_group(job)
+        for group in self._groups.values():
+            # A leader that ended before its prompt stood leads no more.
+            if group.leader == message.slot_id:
+                group.leader = None
+        self._clock += 1
+        self._idle[message.slot_id] = IdleSlot(
+            slot_id=message.slot_id,
+            tokens=message.tokens,
+            n_prompt=message.n_prompt,
+            idle_since=self._clock,
+        )
+        self._serve()
+
+    def _drain(self) -> None:
+        self._draining = True
+        for waiter in self._line.clear():
+            error = ShuttingDown("the server is stopping")
+            waiter.sink.put(Failed(index=waiter.job.index, error=error))
+        self._publish()
+
+    def _leave_group(self, job: Job) -> None:
+        group = self._groups.get(job.group or "")
+        if group is None or job.group is None:
+            return
+        group.n_open -= 1
+        if group.n_open == 0:
+            del self._groups[job.group]
+
+    # --- Serving --------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        while self._idle:
+            waiter = self._line.take(self._is_ready)
+            if waiter is None:
+                break
+            self._begin(waiter)
+        self._publish()
+
+    def _is_ready(self, job: Job) -> bool:
+        if job.slot_id is not None and job.slot_id not in self._idle:
+            return False
+        group = self._groups.get(job.group or "")
+        return group is None or group.leader is None
+
+    def _begin(self, waiter: Waiter) -> None:
+        job = waiter.job
+        group = self._groups.get(job.group or "")
+        start = None if group is None else group.start
+        slot, n_shared = self._choose(job)
+        del self._idle[slot.slot_id]
+        self._serving[slot.slot_id] = job
+        n_keep = 0
+        if start is None and not job.prompt_logprobs:
+            held = Held(
+                n_tokens=len(slot.tokens),
+                n_prompt=slot.n_prompt,
+                n_shared=n_shared,
+                can_cut=self._can_cut,
+            )
+            n_keep = usable_prefix(self._plan, held, n_prompt=len(job.prompt))
+        shares = group is not None and start is None and group.n_open > 1
+        if group is not None and shares:
+            group.leader = slot.slot_id
+        begin = Begin(
+            job=job, sink=waiter.sink, n_keep=n_keep, start=start, share=shares
+        )
+        tell(self._peers.slots[slot.slot_id], begin)
+
+    def _choose(self, job: Job) -> tuple[IdleSlot, int]:
+        prompt = np.array(job.prompt, np.int32)
+        if job.slot_id is not None:
+            slot = self._idle[job.slot_id]
+            return slot, shared_length(prompt, slot.tokens)
+        return choose_slot(prompt, list(self._idle.values()))
+
+    def _publish(self) -> None:
+        changed = LineChanged(
+            n_running=len(self._serving), n_waiting=len(self._line)
+        )
+        tell(self._peers.metrics, changed)

@@ -1,0 +1,184 @@
+"""The actors together: made in order, pinged, stopped in reverse."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pykka
+
+from kinetic.actors.base import PING, KineticActor, tell
+from kinetic.actors.decoder import Decoder
+from kinetic.actors.messages import Cancel, Drain, Failed, Job, Sink, Submit
+from kinetic.actors.metrics import Metrics, MetricsView
+from kinetic.actors.scheduler import Scheduler
+from kinetic.actors.slot import Slot
+from kinetic.errors import InternalError, KineticError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kinetic.actors.plan import BatchPlan
+    from kinetic.model.api import Engine
+    from kinetic.model.ffi import Model
+    from kinetic.model.vocab import Vocab
+
+_log = logging.getLogger(__name__)
+
+_START_S = 30.0
+_STOP_S = 60.0  # a pass over a long chunk on a slow machine must fit
+
+
+@dataclass(slots=True)
+class Peers:
+    """Everyone's references; filled once, before the first message."""
+
+    slots: list[pykka.ActorRef[Any]] = field(default_factory=list)
+    decoder: pykka.ActorRef[Any] = None  # type: ignore[assignment]
+    scheduler: pykka.ActorRef[Any] = None  # type: ignore[assignment]
+    metrics: pykka.ActorRef[Any] = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemOptions:
+    """What the actors are made of."""
+
+    plan: BatchPlan
+    can_cut: bool
+    line_limit: int
+    on_death: Callable[[str, BaseException], None]
+    """Told once, from the dying actor's thread; the process is to end."""
+
+
+class ActorSystem:
+    """The running actors, and the only door to them.
+
+    Thread: any for `submit`, `cancel` and `view`; start and stop belong to one.
+    """
+
+    def __init__(
+        self, engine: Engine, model: Model, vocab: Vocab, options: SystemOptions
+    ) -> None:
+        self._engine = engine
+        self._model = model
+        self._vocab = vocab
+        self._options = options
+        self._peers = Peers()
+        self._started: list[pykka.ActorRef[Any]] = []
+        self._lock = threading.Lock()
+        self._open: dict[tuple[str, int], Sink] = {}  # requests that have not ended
+        self._dead: KineticError | None = None
+        self._metrics: Metrics | None = None
+
+    def start(self) -> None:
+        """Start everyone, those who are told before those who tell.
+
+        Raises InternalError when one does not answer.
+        """
+        peers, options = self._peers, self._options
+        engine = self._engine
+        metrics = self._start(Metrics, engine.n_sequences)
+        peers.metrics = metrics
+        peers.decoder = self._start(Decoder, engine, options.plan, peers)
+        for slot_id in range(engine.n_sequences):
+            slot = self._start(
+                Slot, slot_id, self._model, self._vocab, engine.n_ctx, peers
+            )
+            peers.slots.append(slot)
+        peers.scheduler = self._start(
+            Scheduler,
+            options.plan,
+            can_cut=options.can_cut,
+            line_limit=options.line_limit,
+            peers=peers,
+        )
+
+    def _start(
+        self, kind: type[KineticActor], *args: object, **named: object
+    ) -> pykka.ActorRef[Any]:
+        ref = kind.start(*args, **named)
+        self._started.append(ref)
+        # The actor's own object: its fields are read here only before the ping.
+        actor = ref._actor  # type: ignore[attr-defined]  # noqa: SLF001
+        actor.on_death = self._on_death
+        if isinstance(actor, Metrics):
+            self._metrics = actor
+        try:
+            ref.ask(PING, timeout=_START_S)
+        except (pykka.ActorDeadError, pykka.Timeout) as error:
+            message = f"{kind.__name__} did not start"
+            raise InternalError(message) from error
+        return ref
+
+    def submit(self, jobs: tuple[Job, ...], sink: Sink) -> None:
+        """Have answers made; each job ends exactly once at the sink."""
+        with self._lock:
+            dead = self._dead
+            if dead is None:
+                for job in jobs:
+                    self._open[job.request_id, job.index] = sink
+        if dead is not None:
+            _fail_all(sink, jobs, dead)
+            return
+        tell(self._peers.scheduler, Submit(jobs=jobs, sink=sink))
+
+    def cancel(self, request_id: str, error: KineticError) -> None:
+        """Drop a request; what of it is open ends with `error`."""
+        tell(self._peers.scheduler, Cancel(request_id=request_id, error=error))
+
+    def forget(self, request_id: str, index: int) -> None:
+        """A sink saw the end of a job: nobody has to end it any more."""
+        with self._lock:
+            self._open.pop((request_id, index), None)
+
+    @property
+    def n_open(self) -> int:
+        """Jobs that have not ended."""
+        with self._lock:
+            return len(self._open)
+
+    @property
+    def view(self) -> MetricsView:
+        """The metrics now."""
+        assert self._metrics is not None  # noqa: S101 - set by start()
+        return self._metrics.view
+
+    def drain(self) -> None:
+        """Take no more requests; running ones go on."""
+        tell(self._peers.scheduler, Drain())
+
+    def end_open(self, error: KineticError) -> None:
+        """Cancel everything that is still open."""
+        with self._lock:
+            requests = {request_id for request_id, _ in self._open}
+        for request_id in requests:
+            self.cancel(request_id, error)
+
+    def stop(self) -> None:
+        """Stop everyone, those who tell before those who are told."""
+        for ref in reversed(self._started):
+            if not ref.is_alive():
+                continue
+            try:
+                ref.stop(block=True, timeout=_STOP_S)
+            except (pykka.Timeout, pykka.ActorDeadError):
+                _log.exception("%s did not stop", ref)
+        self._started.clear()
+
+    def _on_death(self, name: str, error: BaseException) -> None:
+        with self._lock:
+            if self._dead is not None:
+                return
+            self._dead = InternalError(f"the server failed: {name} ended")
+            left = list(self._open.items())
+            self._open.clear()
+        for (_, index), sink in left:
+            sink.put(Failed(index=index, error=self._dead))
+        self._options.on_death(name, error)
+
+
+def _fail_all(sink: Sink, jobs: tuple[Job, ...], error: KineticError) -> None:
+    for job in jobs:
+        sink.put(Failed(index=job.index, error=error))

@@ -1,0 +1,42 @@
+"""The options a server is started with; frozen, made by cli.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """Everything `kinetic serve` can be told. Zeros and None mean "choose"."""
+
+    model: Path
+    host: str = "127.0.0.1"
+    port: int = 8080
+    alias: str | None = None
+    n_ctx: int = 0
+    """Context of one slot in tokens; 0 is the model's own."""
+    n_parallel: int = 0
+    """Slots; 0 is as many full contexts as half the free memory holds, at most 4."""
+    n_threads: int = 0
+    n_batch: int = 512
+    n_gpu_layers: int = 0
+    pooling: str | None = None
+    max_tokens: int | None = None
+    """Most tokens of an answer whose request says nothing; None: context's end."""
+    line_limit: int = 256
+    """Requests that may wait for a slot; more are answered 503."""
+    max_connections: int = 64
+    request_timeout_s: float = 30.0
+    """Time a client has to send its request."""
+    max_body_bytes: int = 32 * MIB
+    api_keys: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()
+    chat_template: str | None = None
+    """Template text in place of the model's own."""
+    show_prompts: bool = False
+    """/slots shows prompts (behind the key, where there is one)."""
+    probe: bool = True
+    """Try the plan on the loaded model; without it requests take turns."""

@@ -1,0 +1,70 @@
+"""Every error of ours, and whose fault it is.
+
+Only `web/errors.py` knows HTTP statuses and body shapes; here stands what went wrong.
+
+    KineticError
+    ├── RequestError            the client: a field is wrong or cannot be served
+    │   ├── ContextExceeded     the client: the prompt does not fit
+    │   ├── UnsupportedFeature  the client: asks for what this model or server has not
+    │   └── ModelNotFound       the client: names a model that is not served
+    ├── Overloaded              capacity: the waiting line is full
+    ├── ShuttingDown            capacity: the server is stopping
+    ├── ReaderTooSlow           the client: does not read what it asked for
+    ├── ModelError              the model file: missing, broken, too big
+    └── InternalError           a bug of ours, or the engine's
+"""
+
+from __future__ import annotations
+
+
+class KineticError(Exception):
+    """Root of all errors that reach a user; the text is fit to be shown."""
+
+
+class RequestError(KineticError):
+    """A request that cannot be served as it is; `param` names the field."""
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class ContextExceeded(RequestError):
+    """A prompt of `n_prompt` tokens where `n_ctx` is the context's length."""
+
+    def __init__(self, *, n_prompt: int, n_ctx: int, param: str | None = None) -> None:
+        super().__init__(
+            f"the prompt has {n_prompt} tokens and the context holds {n_ctx}, one of"
+            " which must stay free for the answer",
+            param=param,
+        )
+        self.n_prompt = n_prompt
+        self.n_ctx = n_ctx
+
+
+class UnsupportedFeature(RequestError):
+    """A field or route that this model, or this server as started, has not."""
+
+
+class ModelNotFound(RequestError):
+    """A request that names a model other than the one served."""
+
+
+class Overloaded(KineticError):
+    """More requests wait than the line holds; try again later."""
+
+
+class ShuttingDown(KineticError):
+    """The server is stopping and takes no more work."""
+
+
+class ReaderTooSlow(KineticError):
+    """The client left too much of its stream unread."""
+
+
+class ModelError(KineticError):
+    """A model file that cannot be served: one clear line for the operator."""
+
+
+class InternalError(KineticError):
+    """A fault that is not the client's; the log has the details."""

@@ -1,0 +1,44 @@
+"""What the actors need of an engine; `LlamaEngine` and the tests' fake both give it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from kinetic.model.ffi import Rows
+
+
+class Engine(Protocol):
+    """The native context behind plain calls.
+
+    Thread: one at a time; the Decoder's once the server runs.
+    """
+
+    n_ctx: int
+    """Positions of one sequence."""
+    n_sequences: int
+    n_batch: int
+    """Most rows of one pass."""
+
+    def decode(self, rows: Sequence[Rows]) -> list[npt.NDArray[np.float32]]:
+        """Run one pass; one [n_logits, n_vocab] float32, read-only, per part."""
+
+    def embed(self, rows: Rows) -> npt.NDArray[np.float32]:
+        """Run one whole input and return its pooled vector, float32, read-only."""
+
+    def cut(self, sequence: int, n_keep: int) -> None:
+        """Drop a sequence's memory from position `n_keep` on."""
+
+    def snapshot(self, sequence: int) -> bytes:
+        """A copy of a sequence's memory."""
+
+    def restore(self, sequence: int, state: bytes) -> bool:
+        """Replace a sequence's memory; False, and empty, when it does not fit."""
+
+    def close(self) -> None:
+        """Free what is native."""

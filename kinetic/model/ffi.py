@@ -1,0 +1,569 @@
+"""The ctypes wall: the only module that touches `llama_cpp` and native memory.
+
+Above it there are no pointers, buffer views or ctypes values. Rules kept here:
+
+* A `Context` belongs to one thread at a time (the Decoder's once the server runs);
+  a `Model`'s read-only calls (tokenise, pieces, metadata) are safe from any thread; a
+  `Sampler` belongs to its slot's thread.
+* Every callback and buffer that C keeps a pointer to is held by an attribute: a
+  collected callback is a segmentation fault.
+* Native code aborts on bad arguments, so they are checked before a call.
+* Logits live until the next decode: rows are copied out, read-only.
+* What was acquired is freed once, in reverse order, by `close()`, never in `__del__`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kinetic.errors import InternalError, ModelError
+
+# K-quant tiles take over from 8 rows on and add in another order; read once by the
+# library, so it must be set before the library is loaded.
+os.environ.setdefault("GGML_CPU_TILED_MM", "0")
+
+import llama_cpp  # noqa: E402
+import llama_cpp.llama_cpp as lib  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    Int32Array = npt.NDArray[np.int32]
+    Float32Array = npt.NDArray[np.float32]
+
+_log = logging.getLogger("kinetic.engine")
+
+LOWEST: Final = float(np.finfo(np.float32).min)
+TOKEN_DATA: Final = np.dtype(
+    [("id", np.int32), ("logit", np.float32), ("p", np.float32)]
+)
+
+_GGML_LEVELS = {2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
+_last_error: list[str] = []
+
+
+def _on_log(level: int, text: bytes, _user: object) -> None:
+    message = text.decode("utf-8", "replace").rstrip()
+    # Level 1 is debug, 5 continues a line (progress dots): neither is worth a record.
+    if level not in _GGML_LEVELS or not message:
+        return
+    if level >= 3:  # noqa: PLR2004 - ggml's own numbers, named by the table above
+        _last_error.append(message)
+        del _last_error[:-5]
+    # The library's INFO is our DEBUG: a page of tensor shapes is no news to users.
+    _log.log(_GGML_LEVELS[level] if level >= 4 else logging.DEBUG, "%s", message)  # noqa: PLR2004
+
+
+_log_callback = lib.llama_log_callback(_on_log)
+lib.llama_log_set(_log_callback, ctypes.c_void_p(0))
+lib.llama_backend_init()
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Consecutive tokens of one sequence in a pass."""
+
+    sequence: int
+    first: int
+    """Position of the first token."""
+    tokens: Int32Array
+    n_logits: int
+    """How many of the last tokens want logits."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextOptions:
+    """What shapes the native context; part of a plan's identity."""
+
+    n_ctx: int
+    """Context of one sequence, in tokens."""
+    n_sequences: int
+    n_batch: int
+    n_threads: int
+    flash_attention: bool = False
+    unified: bool = False
+    pooling: int = -1
+    embeddings: bool = False
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of the binding and of llama.cpp, as they name themselves."""
+    return {
+        "llama_cpp_python": str(llama_cpp.__version__),
+        "llama_cpp": lib.llama_version().decode() if hasattr(lib, "llama_version") else "",
+        "system_info": lib.llama_print_system_info().decode().strip(),
+    }
+
+
+def library_folder() -> str:
+    """Folder of the native libraries that are loaded."""
+    return str(lib._base_path)  # noqa: SLF001 - the binding has no public name for it
+
+
+def has_openmp() -> bool:
+    """Whether the engine's CPU library runs on OpenMP's thread pool."""
+    return "OPENMP = 1" in lib.llama_print_system_info().decode()
+
+
+def _reason(fallback: str) -> str:
+    text = "; ".join(_last_error) or fallback
+    _last_error.clear()
+    return text
+
+
+class Model:
+    """A loaded model file and its vocabulary.
+
+    Thread: loading belongs to one thread, everything else is read-only and safe from
+    any. Raises ModelError when the file cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        n_gpu_layers: int = 0,
+        vocab_only: bool = False,
+        extra_buffers: bool = False,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        params = lib.llama_model_default_params()
+        params.n_gpu_layers = n_gpu_layers
+        params.vocab_only = vocab_only
+        # Repacked weights use one kernel for groups of four rows and another for the
+        # rest, so a row's bits would depend on its neighbours.
+        params.use_extra_bufts = extra_buffers
+
+        def on_progress(done: float, _user: object) -> bool:
+            if progress is not None:
+                progress(done)
+            return True
+
+        self._progress = lib.llama_progress_callback(on_progress)
+        params.progress_callback = self._progress
+        _last_error.clear()
+        handle = lib.llama_model_load_from_file(str(path).encode(), params)
+        if not handle:
+            message = f"cannot load {path}: {_reason('the engine refused the file')}"
+            raise ModelError(message)
+        self._handle: Any = handle
+        self._vocab: Any = lib.llama_model_get_vocab(handle)
+        self.n_vocab = int(lib.llama_vocab_n_tokens(self._vocab))
+        self.n_ctx_train = int(lib.llama_model_n_ctx_train(handle))
+        self.n_embd = int(lib.llama_model_n_embd(handle))
+        self.n_embd_out = int(lib.llama_model_n_embd_out(handle))
+        self.n_layer = int(lib.llama_model_n_layer(handle))
+        self.n_swa = int(lib.llama_model_n_swa(handle))
+        self.n_params = int(lib.llama_model_n_params(handle))
+        self.size_bytes = int(lib.llama_model_size(handle))
+        self.n_cls_out = int(lib.llama_model_n_cls_out(handle))
+        self.is_recurrent = bool(lib.llama_model_is_recurrent(handle))
+        self.is_hybrid = bool(lib.llama_model_is_hybrid(handle))
+        self.has_encoder = bool(lib.llama_model_has_encoder(handle))
+        self.has_decoder = bool(lib.llama_model_has_decoder(handle))
+        self.vocab_type = int(lib.llama_vocab_type(self._vocab))
+        self.bos = int(lib.llama_vocab_bos(self._vocab))
+        self.eos = int(lib.llama_vocab_eos(self._vocab))
+        self.sep = int(lib.llama_vocab_sep(self._vocab))
+        self.nl = int(lib.llama_vocab_nl(self._vocab))
+        self.add_bos = bool(lib.llama_vocab_get_add_bos(self._vocab))
+        self.add_eos = bool(lib.llama_vocab_get_add_eos(self._vocab))
+        self.add_sep = bool(lib.llama_vocab_get_add_sep(self._vocab))
+        self.description = self._text(lib.llama_model_desc, handle)
+        ftype = lib.llama_model_ftype(handle)
+        name = lib.llama_ftype_name(ftype)
+        self.ftype = name.decode("utf-8", "replace") if name else str(ftype)
+
+    @staticmethod
+    def _text(function: Callable[..., int], *args: object) -> str:
+        size = 256
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            n = function(*args, buffer, size)
+            if n < size:
+                return buffer.raw[: max(n, 0)].decode("utf-8", "replace")
+            size = n + 1
+
+    def metadata(self) -> dict[str, str]:
+        """All scalar metadata of the file as text, in the file's order."""
+        h = self._handle
+        found = {}
+        for i in range(lib.llama_model_meta_count(h)):
+            key = self._text(lib.llama_model_meta_key_by_index, h, i)
+            found[key] = self._text(lib.llama_model_meta_val_str_by_index, h, i)
+        return found
+
+    def class_labels(self) -> tuple[str, ...]:
+        """Labels of a classifier's outputs; empty where the file names none."""
+        raw = [
+            lib.llama_model_cls_label(self._handle, i) for i in range(self.n_cls_out)
+        ]
+        return tuple(label.decode("utf-8", "replace") for label in raw if label)
+
+    def tokenize(
+        self, text: bytes, *, add_special: bool, parse_special: bool
+    ) -> list[int]:
+        """Token ids of UTF-8 `text`; any thread."""
+        room = len(text) + 16
+        while True:
+            tokens = (ctypes.c_int32 * room)()
+            n = lib.llama_tokenize(
+                self._vocab, text, len(text), tokens, room, add_special, parse_special
+            )
+            if n >= 0:
+                return list(tokens[:n])
+            room = -n
+
+    def piece(self, token: int, *, special: bool) -> bytes:
+        """Bytes of a token; control tokens are empty unless `special`. Any thread."""
+        if not 0 <= token < self.n_vocab:
+            message = f"token {token} is not one of the {self.n_vocab} in the vocabulary"
+            raise InternalError(message)
+        room = 64
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            n = lib.llama_token_to_piece(self._vocab, token, buffer, room, 0, special)
+            if n >= 0:
+                return buffer.raw[:n]
+            room = -n
+
+    def detokenize(
+        self, tokens: Sequence[int], *, remove_special: bool, unparse_special: bool
+    ) -> bytes:
+        """Text of checked token ids as the engine joins them; any thread."""
+        ids = (ctypes.c_int32 * max(len(tokens), 1))(*tokens)
+        room = 8 * len(tokens) + 32
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            n = lib.llama_detokenize(
+                self._vocab,
+                ids,
+                len(tokens),
+                buffer,
+                room,
+                remove_special,
+                unparse_special,
+            )
+            if n >= 0:
+                return buffer.raw[:n]
+            room = -n
+
+    def is_end(self, token: int) -> bool:
+        """Whether a token ends an answer."""
+        return bool(lib.llama_vocab_is_eog(self._vocab, token))
+
+    def is_control(self, token: int) -> bool:
+        """Whether a token is a control token, invisible in text."""
+        return bool(lib.llama_vocab_is_control(self._vocab, token))
+
+    def attributes(self, token: int) -> int:
+        """Bit set of `llama_token_attr`."""
+        return int(lib.llama_vocab_get_attr(self._vocab, token))
+
+    def suppressed(self) -> tuple[int, ...]:
+        """Tokens that the file says must never be drawn."""
+        n = ctypes.c_int32(0)
+        ids = lib.llama_vocab_get_suppress_tokens(self._vocab, ctypes.byref(n))
+        return tuple(int(ids[i]) for i in range(n.value))
+
+    @property
+    def vocab_address(self) -> int:
+        """Native vocabulary, for libraries that read it; an address, not a pointer."""
+        return int(ctypes.cast(self._vocab, ctypes.c_void_p).value or 0)
+
+    def close(self) -> None:
+        """Free the model; its contexts and samplers must be closed before."""
+        if self._handle:
+            lib.llama_model_free(self._handle)
+            self._handle = None
+
+
+class Context:
+    """The native context: every sequence's memory and the decode call.
+
+    Thread: one at a time. Raises ModelError when it cannot be made (no memory).
+    """
+
+    def __init__(self, model: Model, options: ContextOptions) -> None:
+        params = lib.llama_context_default_params()
+        params.n_ctx = options.n_ctx * options.n_sequences
+        params.n_batch = options.n_batch
+        params.n_ubatch = options.n_batch
+        params.n_seq_max = options.n_sequences
+        params.n_threads = options.n_threads
+        params.n_threads_batch = options.n_threads
+        # 1 is on, 0 is off, -1 automatic: the CPU's flash attention has three code
+        # paths, chosen by rows, sequences and context length.
+        params.flash_attn_type = 1 if options.flash_attention else 0
+        params.kv_unified = options.unified
+        # A window's hidden cells stay in place, so that a kept state sums in the
+        # same order when it is used again.
+        params.swa_full = True
+        params.no_perf = True
+        params.pooling_type = options.pooling
+        params.embeddings = options.embeddings
+        _last_error.clear()
+        handle = lib.llama_init_from_model(model._handle, params)  # noqa: SLF001
+        if not handle:
+            message = f"cannot create the context: {_reason('out of memory?')}"
+            raise ModelError(message)
+        self._handle: Any = handle
+        self._memory: Any = lib.llama_get_memory(handle)
+        self.n_vocab = model.n_vocab
+        self.n_embd_out = model.n_embd_out
+        self.n_ctx = int(lib.llama_n_ctx_seq(handle))
+        self.n_sequences = options.n_sequences
+        self.n_batch = int(lib.llama_n_batch(handle))
+        self._make_batch()
+
+    def _make_batch(self) -> None:
+        n = self.n_batch
+        self._token = np.zeros(n, np.int32)
+        self._pos = np.zeros(n, np.int32)
+        self._n_seq = np.ones(n, np.int32)
+        self._seq = np.zeros(n, np.int32)
+        self._want = np.zeros(n, np.int8)
+        seq_type = ctypes.POINTER(ctypes.c_int32)
+        base = self._seq.ctypes.data
+        self._seq_pointers = (seq_type * n)(
+            *(ctypes.cast(base + 4 * i, seq_type) for i in range(n))
+        )
+        batch = lib.llama_batch()
+        batch.token = self._token.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
+        batch.embd = None
+        batch.pos = self._pos.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
+        batch.n_seq_id = self._n_seq.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
+        batch.seq_id = self._seq_pointers
+        batch.logits = self._want.ctypes.data_as(ctypes.POINTER(ctypes.c_int8))
+        self._batch = batch
+
+    def _fill(self, rows: Sequence[Rows]) -> int:
+        n = 0
+        for part in rows:
+            k = len(part.tokens)
+            fits = (
+                0 <= part.sequence < self.n_sequences
+                and 0 <= part.first
+                and part.first + k <= self.n_ctx
+                and n + k <= self.n_batch
+                and 0 <= part.n_logits <= k
+            )
+            if not k or not fits or int(part.tokens.min()) < 0:
+                message = f"a pass out of bounds: {part.sequence}, {part.first}, {k}"
+                raise InternalError(message)
+            if int(part.tokens.max()) >= self.n_vocab:
+                message = "a pass with a token that is not in the vocabulary"
+                raise InternalError(message)
+            self._token[n : n + k] = part.tokens
+            self._pos[n : n + k] = np.arange(part.first, part.first + k)
+            self._seq[n : n + k] = part.sequence
+            self._want[n : n + k - part.n_logits] = 0
+            self._want[n + k - part.n_logits : n + k] = 1
+            n += k
+        self._batch.n_tokens = n
+        return n
+
+    def decode(self, rows: Sequence[Rows]) -> list[Float32Array]:
+        """Run one pass and give each part its logits.
+
+        Returns one array [n_logits, n_vocab] float32, read-only, per part of `rows`.
+        Raises InternalError when the engine fails; the sequences' memory is then
+        unknown and must be cleared.
+        """
+        self._fill(rows)
+        _last_error.clear()
+        result = lib.llama_decode(self._handle, self._batch)
+        if result != 0:
+            # 1: no room in the memory, 2: aborted, -1: bad batch, below: fatal.
+            message = f"decode failed ({result}): {_reason('no reason given')}"
+            raise InternalError(message)
+        out = []
+        at = 0
+        for part in rows:
+            k = len(part.tokens)
+            wanted = range(at + k - part.n_logits, at + k)
+            logits = np.empty((part.n_logits, self.n_vocab), np.float32)
+            for i, row in enumerate(wanted):
+                pointer = lib.llama_get_logits_ith(self._handle, row)
+                logits[i] = np.ctypeslib.as_array(pointer, (self.n_vocab,))
+            logits.flags.writeable = False
+            out.append(logits)
+            at += k
+        return out
+
+    def embed(self, rows: Rows, *, pooled: bool, n_out: int) -> Float32Array:
+        """Run one whole input and return its vector or its tokens' vectors.
+
+        Returns [n_out] float32 when `pooled`, else [n_tokens, n_out]; read-only.
+        The sequence's memory is cleared first.
+        """
+        if self._memory:
+            self.clear(rows.sequence)
+        n = self._fill([rows])
+        _last_error.clear()
+        result = lib.llama_decode(self._handle, self._batch)
+        if result != 0:
+            message = f"encode failed ({result}): {_reason('no reason given')}"
+            raise InternalError(message)
+        if pooled:
+            pointer = lib.llama_get_embeddings_seq(self._handle, rows.sequence)
+            if not pointer:
+                message = "the engine gave no vector"
+                raise InternalError(message)
+            vectors = np.ctypeslib.as_array(pointer, (n_out,)).copy()
+        else:
+            vectors = np.empty((n, n_out), np.float32)
+            for i in range(n):
+                pointer = lib.llama_get_embeddings_ith(self._handle, i)
+                vectors[i] = np.ctypeslib.as_array(pointer, (n_out,))
+        vectors.flags.writeable = False
+        return vectors
+
+    def pooling(self) -> int:
+        """The pooling in force, as `llama_pooling_type`."""
+        return int(lib.llama_pooling_type(self._handle))
+
+    def cut(self, sequence: int, n_keep: int) -> bool:
+        """Drop a sequence's memory from position `n_keep` on; False when refused."""
+        return bool(lib.llama_memory_seq_rm(self._memory, sequence, n_keep, -1))
+
+    def clear(self, sequence: int) -> None:
+        """Drop all of a sequence's memory."""
+        lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+
+    def length(self, sequence: int) -> int:
+        """Tokens that a sequence's memory holds."""
+        return int(lib.llama_memory_seq_pos_max(self._memory, sequence)) + 1
+
+    def snapshot(self, sequence: int) -> bytes:
+        """A copy of a sequence's memory that `restore` takes."""
+        size = lib.llama_state_seq_get_size(self._handle, sequence)
+        buffer = (ctypes.c_uint8 * size)()
+        n = lib.llama_state_seq_get_data(self._handle, buffer, size, sequence)
+        return bytes(memoryview(buffer)[:n])
+
+    def restore(self, sequence: int, state: bytes) -> bool:
+        """Replace a sequence's memory by a snapshot; False when it does not fit.
+
+        On False the sequence is empty. Only states whose checksum was verified may
+        come here: the engine trusts their contents.
+        """
+        self.clear(sequence)
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        n = lib.llama_state_seq_set_data(self._handle, buffer, len(state), sequence)
+        if n != len(state):
+            self.clear(sequence)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Free the context."""
+        if self._handle:
+            lib.llama_free(self._handle)
+            self._handle = None
+
+
+class Sampler:
+    """A chain of llama.cpp samplers over plain logits rows.
+
+    Thread: one at a time. The chain owns its members.
+    """
+
+    def __init__(self, n_vocab: int) -> None:
+        self._chain: Any = lib.llama_sampler_chain_init(
+            lib.llama_sampler_chain_default_params()
+        )
+        self._data = np.empty(n_vocab, TOKEN_DATA)
+        self._ids = np.arange(n_vocab, dtype=np.int32)
+        self._array = lib.llama_token_data_array()
+        self._address = self._data.ctypes.data_as(
+            ctypes.POINTER(lib.llama_token_data)
+        )
+
+    def add(self, name: str, *args: object) -> None:
+        """Append `llama_sampler_init_<name>(*args)`."""
+        member = getattr(lib, f"llama_sampler_init_{name}")(*args)
+        if not member:
+            message = f"the engine refused the sampler {name}"
+            raise InternalError(message)
+        lib.llama_sampler_chain_add(self._chain, member)
+
+    def add_dry(
+        self,
+        model: Model,
+        *,
+        multiplier: float,
+        base: float,
+        allowed_length: int,
+        last_n: int,
+        breakers: Sequence[str],
+    ) -> None:
+        """Append DRY with its sequence breakers."""
+        texts = (ctypes.c_char_p * max(len(breakers), 1))(
+            *(text.encode() for text in breakers)
+        )
+        self.add(
+            "dry",
+            model._vocab,  # noqa: SLF001
+            multiplier,
+            base,
+            allowed_length,
+            last_n,
+            texts,
+            len(breakers),
+        )
+
+    def add_logit_bias(self, n_vocab: int, biases: Sequence[tuple[int, float]]) -> None:
+        """Append a bias per token; -inf bans one."""
+        entries = (lib.llama_logit_bias * max(len(biases), 1))()
+        for entry, (token, bias) in zip(entries, biases, strict=False):
+            entry.token = token
+            entry.bias = bias
+        self.add("logit_bias", n_vocab, len(biases), entries)
+
+    def draw(self, logits: Float32Array) -> int:
+        """Apply the chain to one row [n_vocab] and return the drawn token.
+
+        The chain's state is not advanced: call `accept` with what is kept.
+        Raises InternalError when no token is left.
+        """
+        data = self._data
+        data["id"] = self._ids
+        data["logit"] = logits
+        data["p"] = 0.0
+        array = self._array
+        array.data = self._address
+        array.size = len(data)
+        array.selected = -1
+        array.sorted = False
+        lib.llama_sampler_apply(self._chain, ctypes.byref(array))
+        if not 0 <= array.selected < array.size:
+            message = "the samplers left no token to draw"
+            raise InternalError(message)
+        return int(array.data[array.selected].id)
+
+    def candidates(self) -> list[tuple[int, float]]:
+        """Tokens that survived the last `draw`, with their probabilities."""
+        array = self._array
+        return [
+            (int(array.data[i].id), float(array.data[i].p)) for i in range(array.size)
+        ]
+
+    def accept(self, token: int) -> None:
+        """Tell the chain that a token was kept (or stood in the prompt)."""
+        lib.llama_sampler_accept(self._chain, token)
+
+    def close(self) -> None:
+        """Free the chain and its members."""
+        if self._chain:
+            lib.llama_sampler_free(self._chain)
+            self._chain = None

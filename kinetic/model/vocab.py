@@ -1,0 +1,145 @@
+"""Text to token ids and back, with user-written markers kept plain."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kinetic.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kinetic.model.ffi import Model
+
+_USER_DEFINED = 16
+"""`LLAMA_TOKEN_ATTR_USER_DEFINED`: matched even when special tokens are not parsed."""
+
+
+class Vocab:
+    """The vocabulary of a loaded model.
+
+    Thread: any; everything is computed once at load.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.n_tokens = model.n_vocab
+        self.bos = model.bos if model.bos >= 0 else None
+        self.eos = model.eos if model.eos >= 0 else None
+        self.add_bos = model.add_bos and self.bos is not None
+        self.add_eos = model.add_eos and self.eos is not None
+        everyone = range(model.n_vocab)
+        self.ends = frozenset(t for t in everyone if model.is_end(t))
+        """Tokens that end an answer; never text."""
+        controls = [t for t in everyone if model.is_control(t)]
+        users = [t for t in everyone if model.attributes(t) & _USER_DEFINED]
+        self.controls = frozenset(controls)
+        self._special = {
+            text: token
+            for token in (*controls, *users)
+            if (text := self._decode(token)).strip()
+        }
+        self.control_texts = tuple(t for t in map(self._decode, controls) if t.strip())
+        """Texts of the control tokens."""
+        self.user_texts = tuple(t for t in map(self._decode, users) if t.strip())
+        """Texts of the user-defined tokens that are more than blanks."""
+        self._markers = _alternation(self._special)
+        plain = [model.piece(t, special=False) for t in everyone]
+        self._plain = tuple(plain)
+
+    def _decode(self, token: int) -> str:
+        return self._model.piece(token, special=True).decode("utf-8", "replace")
+
+    def special_token(self, text: str) -> int | None:
+        """The special token that is exactly `text`, if there is one."""
+        return self._special.get(text)
+
+    def visible(self, markers: Iterable[str]) -> frozenset[int]:
+        """Control tokens to show as text: those of `markers` that end no answer."""
+        found = (self._special.get(marker) for marker in markers)
+        return frozenset(t for t in found if t is not None and t not in self.ends)
+
+    def piece(self, token: int, visible: frozenset[int] = frozenset()) -> bytes:
+        """Bytes of a token as they stand in an answer."""
+        if token in visible:
+            return self._model.piece(token, special=True)
+        return self._plain[token]
+
+    def full_piece(self, token: int) -> bytes:
+        """Bytes of a token, control tokens included."""
+        return self._model.piece(token, special=True)
+
+    def text(self, token: int | None) -> str:
+        """A token's own text; "" for None."""
+        return "" if token is None else self._decode(token)
+
+    def tokenize(self, text: str, *, add_special: bool = False) -> list[int]:
+        """Token ids of text whose markers are special."""
+        return self._model.tokenize(
+            text.encode(), add_special=add_special, parse_special=True
+        )
+
+    def tokenize_plain(self, text: str, *, add_special: bool = False) -> list[int]:
+        """Token ids of text in which no marker is special.
+
+        The engine matches user-defined tokens even when told not to parse special
+        ones, so a marker is cut in two behind its first character.
+        """
+        cut = self._markers.sub(lambda m: m[0][0] + "\0" + m[0][1:], text)
+        ids: list[int] = []
+        for i, part in enumerate(cut.split("\0") if cut != text else [text]):
+            ids += self._model.tokenize(
+                part.encode(), add_special=add_special and i == 0, parse_special=False
+            )
+        return ids
+
+    def tokenize_guarded(self, text: str, guard: str | None) -> list[int]:
+        """Token ids of a rendered prompt: one BOS where the model wants it.
+
+        `guard` is the private character that stands inside markers which users
+        wrote; the text is cut there, so that they stay ordinary tokens.
+        """
+        parts = [text] if guard is None else text.split(guard)
+        ids: list[int] = []
+        for part in parts:
+            ids += self._model.tokenize(
+                part.encode(), add_special=False, parse_special=True
+            )
+        if self.add_bos and ids[:1] != [self.bos] and self.bos is not None:
+            ids.insert(0, self.bos)
+        return ids
+
+    def tokenize_prompt(self, prompt: str | Sequence[int | str]) -> list[int]:
+        """Token ids of a completion's prompt: text, ids, or a mix of both.
+
+        BOS is added where the model wants it and the prompt starts with text that
+        does not already hold it. Raises RequestError for unknown ids.
+        """
+        parts = [prompt] if isinstance(prompt, str) else list(prompt)
+        ids: list[int] = []
+        for part in parts:
+            if isinstance(part, str):
+                ids += self.tokenize(part)
+            else:
+                self.check(part)
+                ids.append(part)
+        starts_with_text = not parts or isinstance(parts[0], str)
+        if self.bos is not None and self.add_bos and starts_with_text:
+            ids = ids if ids[:1] == [self.bos] else [self.bos, *ids]
+        return ids
+
+    def check(self, token: int, *, param: str = "prompt") -> None:
+        """Raise RequestError unless `token` is in the vocabulary."""
+        if not 0 <= token < self.n_tokens:
+            message = f"{param} holds token id {token}; ids are 0 to {self.n_tokens - 1}"
+            raise RequestError(message, param=param)
+
+    def detokenize(self, tokens: Sequence[int]) -> bytes:
+        """Bytes of checked token ids, control tokens included, joined as they are."""
+        return b"".join(self._model.piece(t, special=True) for t in tokens)
+
+
+def _alternation(texts: Iterable[str]) -> re.Pattern[str]:
+    longest_first = sorted((t for t in texts if len(t) > 1), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")

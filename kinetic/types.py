@@ -1,0 +1,232 @@
+"""Values that every layer shares: plain frozen data, no behaviour, no imports of ours.
+
+Words: a *request* is what a client sent, a *prompt* its token ids, a *generation* one
+request's life in a slot, a *delta* a piece of its output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call the model made, read from its text."""
+
+    id: str
+    """Nine ASCII letters or digits, or the model's own id."""
+    name: str
+    """A function of the request's tools."""
+    arguments: str
+    """A JSON object as text, keys in the model's order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContentPiece:
+    """Text of the visible answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningPiece:
+    """Text the model thought before it answered."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallPiece:
+    """A whole tool call; `index` counts the calls of one answer from 0."""
+
+    index: int
+    call: ToolCall
+
+
+OutputPiece = ContentPiece | ReasoningPiece | CallPiece
+
+
+DEFAULT_SAMPLERS = (
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "typ_p",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+)
+"""The filters in llama.cpp's default order, by llama-server's names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How a token is drawn. Names, meanings and defaults are llama-server's.
+
+    Values are checked where a request is read; here they are only carried.
+    """
+
+    seed: int = 0
+    """0 to 2**32 - 1, already drawn when the client gave none."""
+    temperature: float = 0.8
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    typical_p: float = 1.0
+    top_n_sigma: float = -1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    repeat_last_n: int = 64
+    """Window of the penalties in tokens; 0 is off, -1 the whole context."""
+    repeat_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = -1
+    """Window of DRY in tokens; 0 is off, -1 the whole context."""
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    min_keep: int = 0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """Pairs of token id and what is added to its logit; -inf bans it."""
+    samplers: tuple[str, ...] = DEFAULT_SAMPLERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLogprob:
+    """A token with its log-probability under the model's raw logits."""
+
+    token_id: int
+    piece: bytes
+    """The token's bytes as they stand in the answer; may be part of a character."""
+    logprob: float
+    """Natural logarithm, finite: log 0 is given as the lowest float32."""
+    top: tuple[tuple[int, bytes, float], ...] = ()
+    """The likeliest tokens as (id, bytes, logprob), most likely first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """Why an answer ended; exactly one per generation."""
+
+    reason: str
+    """"eos" | "stop" (a stop string) | "limit" | "calls" (a call is complete)."""
+    stop_string: str | None = None
+    context_full: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Token counts of one generation."""
+
+    n_prompt: int
+    """All prompt tokens, reused ones included."""
+    n_cached: int
+    """Prompt tokens that were not computed again."""
+    n_generated: int
+    """Tokens drawn, the end-of-generation token included."""
+    n_drafted: int = 0
+    n_accepted: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """Wall-clock times of one generation, in seconds."""
+
+    queued_s: float
+    """From arrival to the slot."""
+    prompt_s: float
+    """From the slot to the first token."""
+    predicted_s: float
+    """From the first token to the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatInput:
+    """A conversation, schema-checked but not yet rendered."""
+
+    messages: tuple[Mapping[str, Any], ...]
+    tools: tuple[Mapping[str, Any], ...] = ()
+    tool_choice: str = "auto"
+    """"auto", "none", "required" or "function" (then `function_name` says which)."""
+    function_name: str | None = None
+    parallel_tool_calls: bool = False
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    split_reasoning: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextInput:
+    """Text, token ids, or a mix, continued exactly as written."""
+
+    prompt: str | tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRequest:
+    """What a client asks for, in no API's words; what the prompt builder takes."""
+
+    request_id: str
+    inputs: tuple[ChatInput | TextInput, ...]
+    """One prompt each; choices are numbered prompt by prompt, `n` of each."""
+    sampling: SamplingParams
+    n: int = 1
+    max_tokens: int | None = None
+    stops: tuple[str, ...] = ()
+    constraint: ConstraintSpec | None = None
+    n_logprobs: int | None = None
+    post_sampling_probs: bool = False
+    echo: bool = False
+    """The answer repeats the prompt; with `n_logprobs` it is scored too."""
+    ignore_eos: bool = False
+    stop_at_newline_after_s: float | None = None
+    min_indent: int = 0
+    slot_id: int | None = None
+    receipt: bool = False
+    arrived_s: float = 0.0
+    """When the request came, on the monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """What there is to say about the served model and how it is run."""
+
+    id: str
+    """The file's name without its extension, or the alias."""
+    path: str
+    kind: str
+    """"text", "embedding" or "rerank"."""
+    architecture: str
+    description: str
+    ftype: str
+    n_params: int
+    size_bytes: int
+    n_vocab: int
+    n_embd: int
+    n_ctx_train: int
+    n_ctx: int
+    """Context of one slot, in tokens."""
+    n_slots: int
+    vocab_type: int
+    created: int
+    """The file's modification time, Unix seconds."""
+    metadata: Mapping[str, str]
+    sampling: SamplingParams
+    """Defaults of requests: the file's recommended sampling over llama-server's."""
+    chat_template: str
+    template_caps: Mapping[str, bool]
+    knows_thinking: bool
+    bos_token: str
+    eos_token: str
+    plan: str
+    plan_reason: str
+    has_vision: bool = False
