@@ -1,0 +1,1 @@
+"""Test material that is made, not downloaded: tiny models and their checks."""
