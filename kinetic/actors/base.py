@@ -35,11 +35,12 @@ class KineticActor(pykka.ThreadingActor):
     def release(self) -> None:
         """Close what `acquire` opened, in any half-open state; own thread."""
 
-    def hear(self, message: Any) -> None:  # noqa: ANN401 - narrowed by each actor
+    def hear(self, message: Any) -> None:
         """Do one bounded piece of work; a raise is a bug and ends the actor."""
         raise NotImplementedError
 
     def on_start(self) -> None:
+        """Acquire; a failure releases what is half open. Called by pykka."""
         try:
             self.acquire()
         except BaseException as error:
@@ -47,17 +48,20 @@ class KineticActor(pykka.ThreadingActor):
             raise
 
     def on_stop(self) -> None:
+        """Release. Called by pykka."""
         self._release()
 
     def on_failure(
         self,
-        exception_type: type[BaseException] | None,
+        exception_type: type[BaseException] | None,  # noqa: ARG002 - pykka's
         exception_value: BaseException | None,
-        traceback: TracebackType | None,
+        traceback: TracebackType | None,  # noqa: ARG002
     ) -> None:
+        """Release, and say that the actor is dead. Called by pykka."""
         self._die(exception_value or RuntimeError("the actor ended without a reason"))
 
-    def on_receive(self, message: Any) -> Any:  # noqa: ANN401
+    def on_receive(self, message: Any) -> Any:
+        """Answer pings, hear the rest. Called by pykka."""
         if message is PING:
             return True
         return self.hear(message)
@@ -72,7 +76,7 @@ class KineticActor(pykka.ThreadingActor):
     def _release(self) -> None:
         try:
             self.release()
-        except Exception:
+        except Exception:  # noqa: BLE001 - logged; the rest must still end
             _log.exception("%s could not let go of what it owns", type(self).__name__)
 
 

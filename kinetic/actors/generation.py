@@ -109,18 +109,17 @@ class OutputText:
 
     def end(self, *, truncated: bool) -> Output:
         """Give out what was held back; the answer is over."""
-        if self._matcher.found is not None:
+        if self.stopped is not None:
             return Output(logprobs=self._last(cut=True))
-        text = self._decoder.decode(b"", final=True)
-        pieces = list(self._read(text))
+        pieces = list(self._read(self._decoder.decode(b"", final=True)))
+        rest: list[OutputPiece] = []
         if self._parser is not None:
-            pieces += self._visible(self._parser.finish(truncated=truncated))
-        if self._matcher.found is None and (held := self._matcher.flush()):
-            pieces.append(ContentPiece(held))
-        merged = tuple(pieces)
-        self._count(merged)
+            rest = self._visible(self._parser.finish(truncated=truncated))
+        if self.stopped is None and (held := self._matcher.flush()):
+            rest.append(ContentPiece(held))
+        self._count(rest)
         return Output(
-            pieces=merged, logprobs=self._last(cut=self._matcher.found is not None)
+            pieces=(*pieces, *rest), logprobs=self._last(cut=self.stopped is not None)
         )
 
     @property

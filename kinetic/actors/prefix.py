@@ -29,9 +29,7 @@ class IdleSlot:
     """Order in which slots became idle."""
 
 
-def shared_length(
-    left: npt.NDArray[np.int32], right: npt.NDArray[np.int32]
-) -> int:
+def shared_length(left: npt.NDArray[np.int32], right: npt.NDArray[np.int32]) -> int:
     """Number of equal leading tokens."""
     n = min(len(left), len(right))
     differs = np.flatnonzero(left[:n] != right[:n])

@@ -25,7 +25,7 @@ from kinetic.actors.messages import (
 from kinetic.actors.plan import BatchPlan, Held, usable_prefix
 from kinetic.actors.prefix import IdleSlot, choose_slot, shared_length
 from kinetic.actors.waiting import Waiter, WaitingLine
-from kinetic.errors import Overloaded, ShuttingDown
+from kinetic.errors import KineticError, Overloaded, ShuttingDown
 
 if TYPE_CHECKING:
     from kinetic.actors.system import Peers
@@ -87,7 +87,7 @@ class Scheduler(KineticActor):
                 assert_never(message)
 
     def _submit(self, submit: Submit) -> None:
-        error = None
+        error: KineticError | None = None
         if self._draining:
             error = ShuttingDown("the server is stopping")
         elif not self._line.has_room(len(submit.jobs)):
@@ -199,7 +199,5 @@ class Scheduler(KineticActor):
         return choose_slot(prompt, list(self._idle.values()))
 
     def _publish(self) -> None:
-        changed = LineChanged(
-            n_running=len(self._serving), n_waiting=len(self._line)
-        )
+        changed = LineChanged(n_running=len(self._serving), n_waiting=len(self._line))
         tell(self._peers.metrics, changed)

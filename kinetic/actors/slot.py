@@ -414,9 +414,7 @@ class Slot(KineticActor):
             return Finish(reason="limit", context_full=True)
         return None
 
-    def _say(
-        self, running: _Running, piece: bytes, entry: TokenLogprob | None
-    ) -> None:
+    def _say(self, running: _Running, piece: bytes, entry: TokenLogprob | None) -> None:
         out = running.text.feed(piece, entry)
         finish = out.finish
         if finish is None and self._is_out_of_time(running, piece):

@@ -28,8 +28,8 @@ from kinetic.errors import InternalError, ModelError
 # library, so it must be set before the library is loaded.
 os.environ.setdefault("GGML_CPU_TILED_MM", "0")
 
-import llama_cpp  # noqa: E402
-import llama_cpp.llama_cpp as lib  # noqa: E402
+import llama_cpp
+import llama_cpp.llama_cpp as lib
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,7 +99,9 @@ def library_versions() -> dict[str, str]:
     """Versions of the binding and of llama.cpp, as they name themselves."""
     return {
         "llama_cpp_python": str(llama_cpp.__version__),
-        "llama_cpp": lib.llama_version().decode() if hasattr(lib, "llama_version") else "",
+        "llama_cpp": lib.llama_version().decode()
+        if hasattr(lib, "llama_version")
+        else "",
         "system_info": lib.llama_print_system_info().decode().strip(),
     }
 
@@ -226,7 +228,9 @@ class Model:
     def piece(self, token: int, *, special: bool) -> bytes:
         """Bytes of a token; control tokens are empty unless `special`. Any thread."""
         if not 0 <= token < self.n_vocab:
-            message = f"token {token} is not one of the {self.n_vocab} in the vocabulary"
+            message = (
+                f"token {token} is not one of the {self.n_vocab} in the vocabulary"
+            )
             raise InternalError(message)
         room = 64
         while True:
@@ -337,7 +341,7 @@ class Context:
         self._seq_pointers = (seq_type * n)(
             *(ctypes.cast(base + 4 * i, seq_type) for i in range(n))
         )
-        batch = lib.llama_batch()
+        batch: Any = lib.llama_batch()
         batch.token = self._token.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
         batch.embd = None
         batch.pos = self._pos.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
@@ -352,7 +356,7 @@ class Context:
             k = len(part.tokens)
             fits = (
                 0 <= part.sequence < self.n_sequences
-                and 0 <= part.first
+                and part.first >= 0
                 and part.first + k <= self.n_ctx
                 and n + k <= self.n_batch
                 and 0 <= part.n_logits <= k
@@ -484,10 +488,8 @@ class Sampler:
         )
         self._data = np.empty(n_vocab, TOKEN_DATA)
         self._ids = np.arange(n_vocab, dtype=np.int32)
-        self._array = lib.llama_token_data_array()
-        self._address = self._data.ctypes.data_as(
-            ctypes.POINTER(lib.llama_token_data)
-        )
+        self._array: Any = lib.llama_token_data_array()
+        self._address = self._data.ctypes.data_as(ctypes.POINTER(lib.llama_token_data))
 
     def add(self, name: str, *args: object) -> None:
         """Append `llama_sampler_init_<name>(*args)`."""

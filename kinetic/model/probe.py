@@ -13,6 +13,7 @@ import logging
 import os
 import platform
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,7 +113,7 @@ class _Trial:
         self._start()
         cuts = [0, 1, 8, 11, 43, 60, self._n]
         cuts = [c for c in cuts if c < self._n] + [self._n]
-        for first, end in zip(cuts[:-2], cuts[1:-1], strict=True):
+        for first, end in pairwise(cuts[:-1]):
             self._decode(0, first, end, 0)
         return self._steps([self._decode(0, cuts[-2], cuts[-1], 1)])
 

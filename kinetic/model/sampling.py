@@ -180,6 +180,9 @@ def _add(
                 params.dynatemp_range,
                 params.dynatemp_exponent,
             )
+        case _:
+            # Penalties or DRY that change nothing.
+            pass
 
 
 def log_softmax(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:

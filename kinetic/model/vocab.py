@@ -132,7 +132,9 @@ class Vocab:
     def check(self, token: int, *, param: str = "prompt") -> None:
         """Raise RequestError unless `token` is in the vocabulary."""
         if not 0 <= token < self.n_tokens:
-            message = f"{param} holds token id {token}; ids are 0 to {self.n_tokens - 1}"
+            message = (
+                f"{param} holds token id {token}; ids are 0 to {self.n_tokens - 1}"
+            )
             raise RequestError(message, param=param)
 
     def detokenize(self, tokens: Sequence[int]) -> bytes:

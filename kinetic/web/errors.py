@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class HttpError(Exception):
-    """An error with everything that any API's body needs."""
+    """An error with everything that any API's body needs.
+
+    Not frozen, alone of all our data: Python itself writes tracebacks into it.
+    """
 
     status: int
     message: str

@@ -50,6 +50,19 @@ class Service:
     """Where prompts are built: templates and tokenising stay off the loop."""
     streams: set[RequestStream] = field(default_factory=set)
     """Requests that are being answered now."""
+    _quiet: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        """Nobody is being answered yet."""
+        self._quiet.set()
+
+    async def is_quiet(self, *, within_s: float) -> bool:
+        """Wait until no request is being answered; False when time runs out."""
+        try:
+            await asyncio.wait_for(self._quiet.wait(), within_s)
+        except TimeoutError:
+            return False
+        return True
 
     async def run(self, work: Callable[[], object]) -> object:
         """Do something slow off the loop."""
@@ -67,11 +80,14 @@ class Service:
         """Start a request and give its stream; leaving cancels what is still open."""
         stream = RequestStream(self.actors, jobs)
         self.streams.add(stream)
+        self._quiet.clear()
         try:
             stream.start()
             yield stream
         finally:
             self.streams.discard(stream)
+            if not self.streams:
+                self._quiet.set()
             stream.cancel(ClientGone("the request was given up"))
 
 

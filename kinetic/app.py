@@ -1,0 +1,319 @@
+"""The composition root: the only module that knows every part."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+from kinetic import __version__
+from kinetic.actors.plan import BatchPlan, alone_plan, uniform_plan
+from kinetic.actors.system import ActorSystem, SystemOptions
+from kinetic.errors import ModelError, ShuttingDown
+from kinetic.model import ffi
+from kinetic.model.chat.calls import FAMILIES, markers
+from kinetic.model.chat.template import ChatTemplate
+from kinetic.model.constraint import ConstraintCompiler
+from kinetic.model.defaults import recommended_sampling
+from kinetic.model.engine import EngineOptions, LlamaEngine
+from kinetic.model.probe import Verdict, probe
+from kinetic.model.prompt import PromptBuilder
+from kinetic.types import ModelInfo
+from kinetic.web.routes import application
+from kinetic.web.server import listen
+from kinetic.web.service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kinetic.config import ServeOptions
+
+_log = logging.getLogger(__name__)
+
+DRAIN_S = 10.0
+"""How long running answers may go on after SIGTERM before they are ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A model in memory with the plan it is run by."""
+
+    engine: LlamaEngine
+    template: ChatTemplate
+    plan: BatchPlan
+    verdict: Verdict
+    info: ModelInfo
+
+
+@contextlib.contextmanager
+def _progress(label: str) -> Iterator[Callable[[float], None]]:
+    """A bar that shows a share from 0 to 1 on standard error."""
+    with tqdm(
+        total=100,
+        desc=label,
+        unit="%",
+        file=sys.stderr,
+        bar_format="{desc}: {bar} {n:.0f}%",
+    ) as bar:
+
+        def show(done: float) -> None:
+            bar.update(max(done * 100 - bar.n, 0))
+
+        yield show
+
+
+def load(options: ServeOptions) -> Loaded:
+    """Load the model, probe it and choose the plan. Raises ModelError."""
+    _log.info("kinetic %s loads %s", __version__, options.model)
+    started = time.monotonic()
+    with _progress("loading the model") as progress:
+        engine = LlamaEngine(options.model, engine_options(options), progress=progress)
+    try:
+        return _describe(engine, options, started)
+    except BaseException:
+        engine.close()
+        raise
+
+
+def engine_options(options: ServeOptions) -> EngineOptions:
+    """What of the server's options concerns the engine."""
+    return EngineOptions(
+        n_ctx=options.n_ctx,
+        n_parallel=options.n_parallel,
+        n_batch=options.n_batch,
+        n_threads=options.n_threads,
+        n_gpu_layers=options.n_gpu_layers,
+        pooling=options.pooling,
+    )
+
+
+def choose_plan(engine: LlamaEngine, *, try_it: bool) -> tuple[BatchPlan, Verdict]:
+    """The least strict plan that the loaded model is exact with."""
+    if engine.kind != "text":
+        reason = "each input is run in a pass of its own"
+        return alone_plan(), Verdict(is_row_invariant=False, reason=reason)
+    if try_it:
+        verdict = probe(engine)
+    else:
+        verdict = Verdict(is_row_invariant=False, reason="the probe is switched off")
+    if verdict.is_row_invariant:
+        return uniform_plan(n_sequences=engine.n_sequences), verdict
+    return alone_plan(), verdict
+
+
+def _describe(engine: LlamaEngine, options: ServeOptions, started: float) -> Loaded:
+    _log.info(
+        "loaded in %.1f s: %s, %d slots of %d tokens",
+        time.monotonic() - started,
+        engine.model.description,
+        engine.n_sequences,
+        engine.n_ctx,
+    )
+    if ffi.has_openmp():
+        _log.warning("the engine is built with OpenMP, which slows the actors down")
+    plan, verdict = choose_plan(engine, try_it=options.probe)
+    remembered = " (remembered)" if verdict.is_remembered else ""
+    _log.info("plan: %s, %s%s", plan.name, verdict.reason, remembered)
+    template = chat_template(engine, options.chat_template)
+    info = model_info(engine, options, template, plan, verdict)
+    return Loaded(
+        engine=engine, template=template, plan=plan, verdict=verdict, info=info
+    )
+
+
+def chat_template(engine: LlamaEngine, given: str | None) -> ChatTemplate:
+    """The model's chat template, or the one given in its place."""
+    vocab = engine.vocab
+    metadata = engine.metadata
+    source = given or metadata.get("tokenizer.chat_template")
+    tool_use = None if given else metadata.get("tokenizer.chat_template.tool_use")
+    known = {text for family in FAMILIES for text in markers(family)}
+    structural = [
+        text
+        for text in vocab.user_texts
+        if text in known or (source is not None and text in source)
+    ]
+    return ChatTemplate(
+        source,
+        tool_use_source=tool_use,
+        bos_token=vocab.text(vocab.bos),
+        eos_token=vocab.text(vocab.eos),
+        guarded=vocab.control_texts,
+        structural=structural,
+    )
+
+
+def model_info(
+    engine: LlamaEngine,
+    options: ServeOptions,
+    template: ChatTemplate,
+    plan: BatchPlan,
+    verdict: Verdict,
+) -> ModelInfo:
+    """What the handlers tell of the model."""
+    model, vocab, path = engine.model, engine.vocab, Path(options.model)
+    return ModelInfo(
+        id=options.alias or path.stem,
+        path=str(path),
+        kind=engine.kind,
+        architecture=engine.architecture,
+        description=model.description,
+        ftype=model.ftype,
+        n_params=model.n_params,
+        size_bytes=path.stat().st_size,
+        n_vocab=model.n_vocab,
+        n_embd=model.n_embd,
+        n_ctx_train=model.n_ctx_train,
+        n_ctx=engine.n_ctx,
+        n_slots=engine.n_sequences,
+        vocab_type=model.vocab_type,
+        created=int(path.stat().st_mtime),
+        metadata=engine.metadata,
+        sampling=recommended_sampling(engine.metadata),
+        chat_template=template.source,
+        template_caps=template.capabilities(),
+        knows_thinking=template.knows_think,
+        bos_token=vocab.text(vocab.bos),
+        eos_token=vocab.text(vocab.eos),
+        plan=plan.name,
+        plan_reason=verdict.reason,
+    )
+
+
+def serve(options: ServeOptions) -> int:
+    """Load, listen and serve until a signal or a dead actor; the exit code.
+
+    Raises ModelError, and OSError when the address cannot be used.
+    """
+    loaded = load(options)
+    server = Server(loaded, options)
+    return asyncio.run(server.run())
+
+
+class Server:
+    """The running process. Thread: the event loop's, except for `_actor_died`."""
+
+    def __init__(self, loaded: Loaded, options: ServeOptions) -> None:
+        self._loaded = loaded
+        self._options = options
+        self._code = 0
+        self._stop = asyncio.Event()
+
+    async def run(self) -> int:
+        """Serve until told to stop; the exit code."""
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+        engine = self._loaded.engine
+        system = ActorSystem(
+            engine,
+            engine.model,
+            engine.vocab,
+            SystemOptions(
+                plan=self._loaded.plan,
+                can_cut=engine.can_cut,
+                line_limit=self._options.line_limit,
+                on_death=self._actor_died,
+            ),
+        )
+        with ThreadPoolExecutor(2, thread_name_prefix="prompt") as pool:
+            try:
+                system.start()
+                await self._listen(system, pool)
+            finally:
+                await loop.run_in_executor(None, system.stop)
+        return self._code
+
+    async def _listen(self, system: ActorSystem, pool: ThreadPoolExecutor) -> None:
+        engine = self._loaded.engine
+        builder = PromptBuilder(
+            engine.vocab,
+            self._loaded.template,
+            ConstraintCompiler(engine.model, engine.vocab),
+            engine.n_ctx,
+        )
+        service = Service(
+            info=self._loaded.info,
+            options=self._options,
+            actors=system,
+            builder=builder,
+            pool=pool,
+        )
+        server = listen(application(service), self._options)
+        self._say_where(server.bound_port)
+        await self._stop.wait()
+        server.stop()
+        await self._wind_down(system, service)
+        await asyncio.wait_for(server.close_all_connections(), DRAIN_S)
+
+    async def _wind_down(self, system: ActorSystem, service: Service) -> None:
+        """Let running answers end, then end those that do not."""
+        system.drain()
+        if self._code == 0 and await service.is_quiet(within_s=DRAIN_S):
+            return
+        _log.info("ending %d running requests", len(service.streams))
+        system.end_open(ShuttingDown("the server is stopping"))
+        await service.is_quiet(within_s=DRAIN_S)
+
+    def _say_where(self, port: int) -> None:
+        host = self._options.host
+        shown = f"[{host}]" if ":" in host else host
+        _log.info("serving %s at http://%s:%d/v1", self._loaded.info.id, shown, port)
+
+    def _signalled(self) -> None:
+        if self._stop.is_set():
+            _log.warning("asked to stop again: leaving at once")
+            raise SystemExit(1)
+        _log.info("stopping: running answers have %.0f s to end", DRAIN_S)
+        self._stop.set()
+
+    def _actor_died(self, name: str, error: BaseException) -> None:
+        """Any thread: say why and end the process with a code that is not zero."""
+        _log.critical("%s died (%s): the server stops", name, error)
+        self._code = 1
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._stop.set)
+
+
+def doctor(options: ServeOptions) -> str:
+    """What `kinetic doctor` prints: the plan, why, and how memory fits."""
+    from kinetic.model.engine import MIB, free_memory, sequence_bytes  # noqa: PLC0415
+
+    free = free_memory()
+    loaded = load(options)
+    try:
+        engine, info = loaded.engine, loaded.info
+        per_slot = sequence_bytes(engine.metadata, engine.architecture, engine.n_ctx)
+        versions = ffi.library_versions()
+        lines = [
+            ("model", f"{info.path}"),
+            ("", f"{info.description}, {info.n_params / 1e6:.0f} M parameters"),
+            ("serves", info.kind),
+            ("plan", info.plan),
+            ("because", info.plan_reason),
+            ("engine", f"llama-cpp-python {versions['llama_cpp_python']}"),
+            ("", f"{versions['system_info']}"),
+            ("openmp", "yes: slower with actors" if ffi.has_openmp() else "no"),
+            ("threads", str(engine.options.n_threads)),
+            ("slots", f"{engine.n_sequences} of {engine.n_ctx} tokens"),
+            ("memory", f"{free // MIB} MiB free before loading"),
+            ("", f"{info.size_bytes // MIB} MiB for the weights"),
+            ("", f"{per_slot // MIB} MiB for each slot's full context"),
+            ("family", f"{loaded.template.family} calls"),
+        ]
+    finally:
+        loaded.engine.close()
+    return "\n".join(f"{name:10} {text}" for name, text in lines)
+
+
+__all__ = ["ModelError", "doctor", "load", "serve"]

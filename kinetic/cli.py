@@ -1,0 +1,313 @@
+"""The command line: flags in, one frozen options object out. llama.cpp's names work."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kinetic import __version__, log, paths
+from kinetic.config import MIB, ServeOptions
+from kinetic.errors import KineticError, ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_log = logging.getLogger(__name__)
+
+_POOLINGS = ("none", "mean", "cls", "last", "rank")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the process's exit code."""
+    arguments = parser().parse_args(argv)
+    log.set_up(verbose=getattr(arguments, "verbose", False))
+    try:
+        return int(arguments.run(arguments))
+    except KineticError as error:
+        print(f"kinetic: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="kinetic",
+        description="A local LLM server: one GGUF model, three APIs, every answer"
+        " exactly what its request would get alone.",
+    )
+    top.add_argument("--version", action="version", version=f"kinetic {__version__}")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    serve = commands.add_parser("serve", help="load a model and answer requests")
+    _model_flags(serve)
+    _server_flags(serve)
+    serve.set_defaults(run=_serve)
+    doctor = commands.add_parser(
+        "doctor", help="load a model and say which plan it gets, why, and what fits"
+    )
+    _model_flags(doctor)
+    doctor.set_defaults(run=_doctor)
+    return top
+
+
+def _model_flags(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("model")
+    group.add_argument(
+        "model",
+        nargs="?",
+        type=Path,
+        metavar="MODEL",
+        help="a GGUF file [default: the small model that `make install` fetches]",
+    )
+    group.add_argument(
+        "-m", "--model", dest="model_flag", type=Path, metavar="FILE", help="the same"
+    )
+    group.add_argument(
+        "-c",
+        "--ctx-size",
+        type=_whole(0),
+        default=0,
+        metavar="N",
+        help="context of one slot in tokens [default: 0, the model's own]",
+    )
+    group.add_argument(
+        "-np",
+        "--parallel",
+        type=_whole(-1),
+        default=0,
+        metavar="N",
+        help="slots, requests that run at once [default: as many full contexts as half"
+        " the free memory holds, at most 4]",
+    )
+    group.add_argument(
+        "-t",
+        "--threads",
+        type=_whole(-1),
+        default=0,
+        metavar="N",
+        help="threads of the engine [default: all processors]",
+    )
+    group.add_argument(
+        "-b",
+        "--batch-size",
+        type=_whole(32),
+        default=512,
+        metavar="N",
+        help="most tokens in one pass [default: 512]",
+    )
+    group.add_argument(
+        "-ub",
+        "--ubatch-size",
+        type=_whole(1),
+        metavar="N",
+        help="accepted; a pass is never split",
+    )
+    group.add_argument(
+        "-ngl",
+        "--gpu-layers",
+        "--n-gpu-layers",
+        type=_whole(0),
+        default=0,
+        metavar="N",
+        help="layers kept on a GPU, where the engine is built for one [default: 0]",
+    )
+    group.add_argument(
+        "--pooling",
+        choices=_POOLINGS,
+        help="how token vectors become one [default: what the file says]",
+    )
+    group.add_argument(
+        "--chat-template-file",
+        type=Path,
+        metavar="FILE",
+        help="a Jinja template in place of the model's own",
+    )
+    group.add_argument(
+        "--no-probe",
+        action="store_true",
+        help="do not try the model's exactness: requests take turns",
+    )
+    group.add_argument(
+        "-v", "--verbose", action="store_true", help="log the engine's own words too"
+    )
+
+
+def _server_flags(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("server")
+    group.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on [default: 127.0.0.1]"
+    )
+    group.add_argument(
+        "--port",
+        type=_whole(0, 65535),
+        default=8080,
+        help="port; 0 lets the system choose [default: 8080]",
+    )
+    group.add_argument(
+        "-a", "--alias", metavar="NAME", help="model id to show [default: file name]"
+    )
+    group.add_argument(
+        "-n",
+        "--predict",
+        "--n-predict",
+        type=_whole(-1),
+        default=-1,
+        metavar="N",
+        help="most tokens of an answer whose request names no limit"
+        " [default: -1, the context's end]",
+    )
+    group.add_argument(
+        "--api-key",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="ask every route but health for this key; may be given several times",
+    )
+    group.add_argument(
+        "--api-key-file", type=Path, metavar="FILE", help="keys, one a line"
+    )
+    group.add_argument(
+        "--cors-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help='let web pages of this origin use the server ("*" for all); may be given'
+        " several times",
+    )
+    group.add_argument(
+        "--queue",
+        type=_whole(0),
+        default=256,
+        metavar="N",
+        help="most requests that wait for a slot [default: 256]",
+    )
+    group.add_argument(
+        "--timeout",
+        type=_whole(1),
+        default=30,
+        metavar="S",
+        help="seconds a client has to send its request [default: 30]",
+    )
+    group.add_argument(
+        "--max-body",
+        type=_whole(1),
+        default=32,
+        metavar="MIB",
+        help="largest body of a request [default: 32]",
+    )
+    group.add_argument(
+        "--show-prompts", action="store_true", help="show prompts in /slots"
+    )
+    group.add_argument("--metrics", action="store_true", help="accepted; always on")
+    group.add_argument("--slots", action="store_true", help="accepted; always on")
+
+
+def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        value = int(text)
+        if value < least or (most is not None and value > most):
+            bounds = f"from {least} to {most}" if most is not None else f">= {least}"
+            raise argparse.ArgumentTypeError(f"{value} is not {bounds}")
+        return value
+
+    read.__name__ = "whole number"
+    return read
+
+
+def serve_options(arguments: argparse.Namespace) -> ServeOptions:
+    """The options of parsed flags. Raises ModelError for files that cannot be read."""
+    named = vars(arguments)
+    predict = named.get("predict", -1)
+    return ServeOptions(
+        model=_model_path(arguments),
+        host=named.get("host", "127.0.0.1"),
+        port=named.get("port", 8080),
+        alias=named.get("alias"),
+        n_ctx=arguments.ctx_size,
+        n_parallel=max(arguments.parallel, 0),
+        n_threads=max(arguments.threads, 0),
+        n_batch=arguments.batch_size,
+        n_gpu_layers=arguments.gpu_layers,
+        pooling=arguments.pooling,
+        max_tokens=None if predict < 0 else predict,
+        line_limit=named.get("queue", 256),
+        request_timeout_s=float(named.get("timeout", 30)),
+        max_body_bytes=named.get("max_body", 32) * MIB,
+        api_keys=_keys(named.get("api_key", []), named.get("api_key_file")),
+        cors_origins=tuple(named.get("cors_origin", [])),
+        chat_template=_text(arguments.chat_template_file),
+        show_prompts=named.get("show_prompts", False),
+        probe=not arguments.no_probe,
+    )
+
+
+def _model_path(arguments: argparse.Namespace) -> Path:
+    given = arguments.model or arguments.model_flag
+    if given is not None:
+        return Path(given)
+    path = paths.default_model_path()
+    if not path.exists():
+        message = (
+            "no model was named and the default one is not there: name a GGUF file,"
+            " or run `make install`, which fetches it"
+        )
+        raise ModelError(message)
+    return path
+
+
+def _text(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"cannot read {path}: {error}") from error
+
+
+def _keys(given: list[str], file: Path | None) -> tuple[str, ...]:
+    """Keys of both flags; lines that start with # are comments, as llama-server's."""
+    keys = [key for text in given for key in text.split(",")]
+    text = _text(file)
+    if text is not None:
+        lines = (line.strip() for line in text.splitlines())
+        found = [line for line in lines if line and not line.startswith("#")]
+        if not found:
+            raise ModelError(f"{file} holds no key")
+        keys += found
+    if any(not key.strip() for key in keys):
+        raise ModelError("an API key must not be empty")
+    return tuple(key.strip() for key in keys)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from kinetic import app
+
+    options = serve_options(arguments)
+    if not options.api_keys and not _is_loopback(options.host):
+        _log.warning(
+            "listening on %s without --api-key: whoever reaches that address can use"
+            " the model",
+            options.host,
+        )
+    try:
+        return app.serve(options)
+    except OSError as error:
+        message = f"cannot listen on {options.host}:{options.port}: {error.strerror}"
+        raise KineticError(message) from error
+
+
+def _is_loopback(host: str) -> bool:
+    from kinetic.web.guard import is_this_computer
+
+    return is_this_computer(host)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from kinetic import app
+
+    print(app.doctor(serve_options(arguments)))
+    return 0

@@ -1,0 +1,212 @@
+"""From a request to jobs: render, tokenise, compile. Runs off the event loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from kinetic.errors import ContextExceeded, RequestError
+from kinetic.model.chat.calls import OutputFormat, markers
+from kinetic.model.chat.forced import forced_grammar
+from kinetic.model.chat.template import TemplateError
+from kinetic.model.job import Job
+from kinetic.types import ChatInput, TextInput
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kinetic.model.chat.template import ChatTemplate, Rendered
+    from kinetic.model.constraint import Constraint, ConstraintCompiler
+    from kinetic.model.vocab import Vocab
+    from kinetic.types import GenerationRequest, SamplingParams
+
+SEED_LIMIT = 1 << 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A prompt ready to be run, and how the answer is held and read."""
+
+    tokens: tuple[int, ...]
+    text: str
+    """As rendered; guards that kept markers plain are taken out."""
+    output: OutputFormat | None = None
+    constraint: Constraint | None = None
+
+
+class PromptBuilder:
+    """Builds the prompts of requests for one loaded model.
+
+    Thread: any; nothing is changed after construction.
+    """
+
+    def __init__(
+        self,
+        vocab: Vocab,
+        template: ChatTemplate,
+        compiler: ConstraintCompiler,
+        n_ctx: int,
+    ) -> None:
+        self._vocab = vocab
+        self._template = template
+        self._compiler = compiler
+        self._n_ctx = n_ctx
+
+    def build(self, request: GenerationRequest) -> tuple[Job, ...]:
+        """Make one job per choice, numbered prompt by prompt.
+
+        Raises RequestError for what cannot be rendered, compiled or fitted.
+        """
+        jobs: list[Job] = []
+        for i, inputs in enumerate(request.inputs):
+            prompt = self.prompt(inputs, request)
+            group = f"{request.request_id}/{i}" if request.n > 1 else None
+            scores = request.echo and request.n_logprobs is not None
+            jobs.extend(
+                Job(
+                    request_id=request.request_id,
+                    index=i * request.n + choice,
+                    prompt=prompt.tokens,
+                    sampling=_choice_sampling(request.sampling, choice),
+                    max_tokens=request.max_tokens,
+                    stops=request.stops,
+                    output=prompt.output,
+                    visible_markers=self._markers(prompt.output),
+                    constraint=prompt.constraint,
+                    n_logprobs=request.n_logprobs,
+                    post_sampling_probs=request.post_sampling_probs,
+                    prompt_logprobs=scores,
+                    ignore_eos=request.ignore_eos,
+                    stop_at_newline_after_s=request.stop_at_newline_after_s,
+                    min_indent=request.min_indent,
+                    group=None if scores else group,
+                    slot_id=request.slot_id,
+                    arrived_s=request.arrived_s,
+                )
+                for choice in range(request.n)
+            )
+        return tuple(jobs)
+
+    def prompt(
+        self, inputs: ChatInput | TextInput, request: GenerationRequest
+    ) -> Prompt:
+        """Build one prompt; raises RequestError."""
+        if isinstance(inputs, ChatInput):
+            prompt = self._chat(inputs, request)
+            param = "messages"
+        else:
+            prompt = self._text(inputs, request)
+            param = "prompt"
+        n_prompt = len(prompt.tokens)
+        if n_prompt >= self._n_ctx:
+            raise ContextExceeded(n_prompt=n_prompt, n_ctx=self._n_ctx, param=param)
+        return prompt
+
+    def _text(self, inputs: TextInput, request: GenerationRequest) -> Prompt:
+        tokens = self._vocab.tokenize_prompt(inputs.prompt)
+        if not tokens:
+            start = self._vocab.bos if self._vocab.bos is not None else self._vocab.eos
+            if start is None:
+                message = "prompt is empty, and this model has no token to start from"
+                raise RequestError(message, param="prompt")
+            tokens = [start]
+        constraint = None
+        if request.constraint is not None:
+            constraint = self._compiler.compile(request.constraint)
+        text = inputs.prompt if isinstance(inputs.prompt, str) else ""
+        return Prompt(tokens=tuple(tokens), text=text, constraint=constraint)
+
+    def _chat(self, inputs: ChatInput, request: GenerationRequest) -> Prompt:
+        tools = () if inputs.tool_choice == "none" else inputs.tools
+        forced = inputs.tool_choice in {"required", "function"}
+        if inputs.tool_choice == "function":
+            tools = tuple(t for t in tools if tool_name(t) == inputs.function_name)
+        rendered = self.render(inputs, tools)
+        tokens = self._vocab.tokenize_guarded(rendered.text, rendered.guard)
+        think_open = rendered.think_open
+        constraint = None
+        if forced:
+            constraint, think_open = self._forced(inputs, tools, rendered)
+        elif request.constraint is not None:
+            constraint = self._constraint(request, rendered)
+        output = OutputFormat(
+            family=self._template.family if tools else "plain",
+            tools=tuple(tools),
+            think_open=think_open,
+            think_tags=self._template.think_tags,
+            parallel=inputs.parallel_tool_calls,
+            split_reasoning=inputs.split_reasoning,
+            forced=forced,
+        )
+        text = rendered.text
+        if rendered.guard is not None:
+            text = text.replace(rendered.guard, "")
+        return Prompt(
+            tokens=tuple(tokens), text=text, output=output, constraint=constraint
+        )
+
+    def render(self, inputs: ChatInput, tools: Sequence[Mapping[str, Any]]) -> Rendered:
+        """Render a conversation; raises RequestError with the template's reason."""
+        try:
+            return self._template.render(
+                inputs.messages,
+                tools=tools,
+                kwargs=inputs.template_kwargs,
+                now=datetime.now(UTC).astimezone(),
+            )
+        except TemplateError as error:
+            raise RequestError(str(error), param="messages") from error
+
+    def _constraint(
+        self, request: GenerationRequest, rendered: Rendered
+    ) -> Constraint | None:
+        spec = request.constraint
+        if spec is None:
+            return None
+        if self._template.knows_think or rendered.think_open is not None:
+            tags = self._template.think_tags
+            is_open = rendered.think_open is not None
+            spec = replace(spec, prefix_think=tags, think_open=is_open)
+        return self._compiler.compile(spec)
+
+    def _forced(
+        self,
+        inputs: ChatInput,
+        tools: Sequence[Mapping[str, Any]],
+        rendered: Rendered,
+    ) -> tuple[Constraint, str | None]:
+        """The grammar that holds a reply to calls, and the think block still open."""
+        tags = self._template.think_tags
+        think = "none"
+        if tags is not None:
+            think = "closed" if rendered.think_open is not None else "optional"
+        grammar = forced_grammar(
+            self._template.family,
+            self._template.call_form,
+            tools,
+            parallel=inputs.parallel_tool_calls,
+            think=think,
+            think_tags=tags,
+            is_special=lambda text: self._vocab.special_token(text) is not None,
+        )
+        constraint = self._compiler.compile_lark(grammar, param="tools")
+        return constraint, rendered.think_open
+
+    def _markers(self, output: OutputFormat | None) -> tuple[str, ...]:
+        if output is None:
+            return ()
+        tags = () if output.think_tags is None else output.think_tags
+        return (*markers(output.family), *tags)
+
+
+def tool_name(tool: Mapping[str, Any]) -> str:
+    """A tool definition's function name."""
+    return str(tool["function"]["name"])
+
+
+def _choice_sampling(sampling: SamplingParams, choice: int) -> SamplingParams:
+    """Choice k draws as its own request with seed + k would."""
+    if choice == 0:
+        return sampling
+    return replace(sampling, seed=(sampling.seed + choice) % SEED_LIMIT)
