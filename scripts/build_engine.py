@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kinetic.paths import cache_dir
-from scripts.console import end_on_sigterm, run_logged, say
+from scripts.console import end_on_signals, run_logged, say
 from scripts.engine_source import RELEASE, fetch_source, source_archive
 from scripts.packages import locked, log_file, work_folder
 
@@ -161,7 +161,7 @@ def _build(place: Path, flags: str, facts: str) -> None:
 
 def main() -> None:
     """Finds or builds the wheel, and installs it if asked."""
-    end_on_sigterm()
+    end_on_signals()
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument(
         "--install",

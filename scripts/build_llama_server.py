@@ -22,7 +22,7 @@ from scripts.build_engine import (
     read_build_step,
     read_cpuinfo,
 )
-from scripts.console import end_on_sigterm, run_logged, say
+from scripts.console import end_on_signals, run_logged, say
 from scripts.engine_source import fetch_source, llama_cpp_tree
 from scripts.packages import locked, log_file, work_folder
 
@@ -109,7 +109,7 @@ def _path_with_cmake(work: Path) -> str:
 
 def main() -> None:
     """Finds or builds the program and prints where it is."""
-    end_on_sigterm()
+    end_on_signals()
     say(f"llama-server: {find_or_build()}")
 
 

@@ -111,6 +111,7 @@ def run_logged(
                 ticker.step = read_step(line) or ticker.step
             code = process.wait()
         except BaseException:
+            say(f"{label}: stopping after {ticker.elapsed()}")
             _end_group(process)
             raise
         elapsed = ticker.elapsed()
@@ -122,12 +123,13 @@ def run_logged(
     say(f"{label} took {elapsed}")
 
 
-def end_on_sigterm() -> None:
-    """Makes SIGTERM unwind the script like Ctrl-C, so that clean-up runs."""
+def end_on_signals() -> None:
+    """Makes Ctrl-C and SIGTERM unwind the script, so that clean-up runs, in silence."""
 
     def leave(signum: int, _frame: object) -> None:
         raise SystemExit(128 + signum)
 
+    signal.signal(signal.SIGINT, leave)
     signal.signal(signal.SIGTERM, leave)
 
 

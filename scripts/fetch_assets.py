@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kinetic.paths import cache_dir, default_model_path
-from scripts.console import end_on_sigterm, say
+from scripts.console import end_on_signals, say
 from scripts.engine_source import fetch_source
 from scripts.packages import Package, download, locked, work_folder
 
@@ -150,7 +150,7 @@ def fetch(asset: Asset) -> None:
 
 def main() -> None:
     """Fetches everything that is missing."""
-    end_on_sigterm()
+    end_on_signals()
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument(
         "--gemma",

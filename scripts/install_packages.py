@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from scripts.console import end_on_sigterm, run_logged
+from scripts.console import end_on_signals, run_logged
 from scripts.packages import log_file, read_progress
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +31,7 @@ def read_install_step(line: str) -> str | None:
 
 def main() -> None:
     """Runs pip in the environment that runs this script."""
-    end_on_sigterm()
+    end_on_signals()
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
     options = ["--progress-bar", "raw", "--constraint", str(ROOT / "constraints.txt")]
     run_logged(
