@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kinetic import __version__, log, paths
+from kinetic import __version__, log, paths, store
 from kinetic.config import MIB, ServeOptions
 from kinetic.errors import KineticError, ModelError
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _log = logging.getLogger(__name__)
+
+DEFAULT_PORT = 8080
+OLLAMA_PORT = 11434
+"""Where clients of Ollama look for it."""
 
 _POOLINGS = ("none", "mean", "cls", "last", "rank")
 
@@ -51,7 +55,30 @@ def parser() -> argparse.ArgumentParser:
     )
     _model_flags(doctor)
     doctor.set_defaults(run=_doctor)
+    _store_commands(commands)
     return top
+
+
+def _store_commands(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> None:
+    pull = commands.add_parser(
+        "pull",
+        help="fetch a GGUF model from the Hugging Face hub; the only command that uses"
+        " the network",
+    )
+    pull.add_argument(
+        "reference",
+        metavar="REPO[:QUANT]",
+        help="such as owner/name-GGUF:Q4_K_M [default of QUANT: Q4_K_M, then Q8_0];"
+        " HF_TOKEN opens private repositories, HF_ENDPOINT names a mirror",
+    )
+    pull.set_defaults(run=_pull)
+    listing = commands.add_parser("list", help="show the models that were pulled")
+    listing.set_defaults(run=_list)
+    remove = commands.add_parser("rm", help="delete a model that was pulled")
+    remove.add_argument("name", metavar="NAME", help="as `kinetic list` shows it")
+    remove.set_defaults(run=_remove)
 
 
 def _model_flags(command: argparse.ArgumentParser) -> None:
@@ -61,7 +88,8 @@ def _model_flags(command: argparse.ArgumentParser) -> None:
         nargs="?",
         type=Path,
         metavar="MODEL",
-        help="a GGUF file [default: the small model that `make install` fetches]",
+        help="a GGUF file, or the name of a pulled model [default: the small model that"
+        " `make install` fetches]",
     )
     group.add_argument(
         "-m", "--model", dest="model_flag", type=Path, metavar="FILE", help="the same"
@@ -144,8 +172,13 @@ def _server_flags(command: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--port",
         type=_whole(0, 65535),
-        default=8080,
-        help="port; 0 lets the system choose [default: 8080]",
+        help=f"port; 0 lets the system choose [default: {DEFAULT_PORT}]",
+    )
+    group.add_argument(
+        "--ollama",
+        action="store_true",
+        help=f"listen where Ollama does, on port {OLLAMA_PORT}, unless --port says"
+        " otherwise; its routes answer on every port",
     )
     group.add_argument(
         "-a", "--alias", metavar="NAME", help="model id to show [default: file name]"
@@ -225,7 +258,7 @@ def serve_options(arguments: argparse.Namespace) -> ServeOptions:
     return ServeOptions(
         model=_model_path(arguments),
         host=named.get("host", "127.0.0.1"),
-        port=named.get("port", 8080),
+        port=_port(arguments),
         alias=named.get("alias"),
         n_ctx=arguments.ctx_size,
         n_parallel=max(arguments.parallel, 0),
@@ -245,10 +278,17 @@ def serve_options(arguments: argparse.Namespace) -> ServeOptions:
     )
 
 
+def _port(arguments: argparse.Namespace) -> int:
+    given: int | None = getattr(arguments, "port", None)
+    if given is not None:
+        return given
+    return OLLAMA_PORT if getattr(arguments, "ollama", False) else DEFAULT_PORT
+
+
 def _model_path(arguments: argparse.Namespace) -> Path:
     given = arguments.model or arguments.model_flag
     if given is not None:
-        return Path(given)
+        return store.locate(given)
     path = paths.default_model_path()
     if not path.exists():
         message = (
@@ -310,4 +350,27 @@ def _doctor(arguments: argparse.Namespace) -> int:
     from kinetic import app
 
     print(app.doctor(serve_options(arguments)))
+    return 0
+
+
+def _pull(arguments: argparse.Namespace) -> int:
+    from kinetic.hub import commands
+
+    path = commands.pull(arguments.reference)
+    model = store.holding(path)
+    print(f"{path}\nkinetic serve {model.name} serves it")
+    return 0
+
+
+def _list(_arguments: argparse.Namespace) -> int:
+    from kinetic.hub import commands
+
+    print(commands.listed())
+    return 0
+
+
+def _remove(arguments: argparse.Namespace) -> int:
+    from kinetic.hub import commands
+
+    print(commands.remove(arguments.name))
     return 0

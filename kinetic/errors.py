@@ -11,6 +11,7 @@ Only `web/errors.py` knows HTTP statuses and body shapes; here stands what went 
     ├── ShuttingDown            capacity: the server is stopping
     ├── ReaderTooSlow           the client: does not read what it asked for
     ├── ModelError              the model file: missing, broken, too big
+    ├── HubError                the model hub or the network: nothing was fetched
     └── InternalError           a bug of ours, or the engine's
 """
 
@@ -64,6 +65,10 @@ class ReaderTooSlow(KineticError):
 
 class ModelError(KineticError):
     """A model file that cannot be served: one clear line for the operator."""
+
+
+class HubError(KineticError):
+    """A model that could not be fetched: one clear line for the operator."""
 
 
 class InternalError(KineticError):
