@@ -26,7 +26,8 @@ QWEN3 = """\
         {%- endif %}
         {{- message.content or '' }}
         {%- for call in message.tool_calls or [] %}
-            {{- '\\n<tool_call>\\n{"name": "' + call.function.name }}
+            {{- '\\n' if message.content or not loop.first }}
+            {{- '<tool_call>\\n{"name": "' + call.function.name }}
             {{- '", "arguments": ' + (call.function.arguments | tojson) }}
             {{- '}\\n</tool_call>' }}
         {%- endfor %}
