@@ -28,6 +28,7 @@ from kinetic.model.engine import EngineOptions, LlamaEngine
 from kinetic.model.probe import Verdict, probe
 from kinetic.model.prompt import PromptBuilder
 from kinetic.types import ModelInfo
+from kinetic.web.fields import ModelFacts
 from kinetic.web.routes import application
 from kinetic.web.server import listen
 from kinetic.web.service import Service
@@ -247,6 +248,7 @@ class Server:
             options=self._options,
             actors=system,
             builder=builder,
+            facts=self._facts(),
             pool=pool,
         )
         server = listen(application(service), self._options)
@@ -255,6 +257,18 @@ class Server:
         server.stop()
         await self._wind_down(system, service)
         await asyncio.wait_for(server.close_all_connections(), DRAIN_S)
+
+    def _facts(self) -> ModelFacts:
+        vocab, info = self._loaded.engine.vocab, self._loaded.info
+        return ModelFacts(
+            n_tokens=info.n_vocab,
+            tokenize=vocab.tokenize_plain,
+            detokenize=vocab.detokenize,
+            sampling=info.sampling,
+            n_slots=info.n_slots,
+            max_tokens=self._options.max_tokens,
+            has_vision=info.has_vision,
+        )
 
     async def _wind_down(self, system: ActorSystem, service: Service) -> None:
         """Let running answers end, then end those that do not."""

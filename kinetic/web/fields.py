@@ -291,9 +291,12 @@ class ModelFacts:
     n_tokens: int
     """Size of the vocabulary."""
     tokenize: Callable[[str], Sequence[int]]
-    """Token ids of plain text; called for logit biases that name tokens by text."""
+    """Token ids of text without markers; for logit biases that name tokens by text."""
+    detokenize: Callable[[Sequence[int]], bytes]
+    """Bytes of token ids that are known to be the vocabulary's; for echoed prompts."""
     sampling: SamplingParams
     """What fields that are not given default to."""
+    n_slots: int = 1
     max_tokens: int | None = None
     """The server's own limit of an answer whose request names none."""
     has_vision: bool = False

@@ -65,9 +65,9 @@ def count(value: Any) -> int:
     return min(read, INT32_MAX)
 
 
-def count_or_all(value: Any) -> int | None:
-    """As `count`; -1 is to the end of the context."""
-    return None if whole(-1, most=10**30)(value) == -1 else count(value)
+def count_or_all(value: Any) -> int:
+    """As `count`; -1 is more than any context holds."""
+    return INT32_MAX if whole(-1, most=10**30)(value) == -1 else count(value)
 
 
 def number(least: float, most: float) -> Reader:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kinetic.errors import KineticError, UnsupportedFeature
 from kinetic.web.stream import RequestStream
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from kinetic.config import ServeOptions
     from kinetic.model.prompt import PromptBuilder
     from kinetic.types import GenerationRequest, ModelInfo
+    from kinetic.web.fields import ModelFacts
+
+
+T = TypeVar("T")
 
 
 class Actors(Protocol):
@@ -46,6 +50,8 @@ class Service:
     options: ServeOptions
     actors: Actors
     builder: PromptBuilder
+    facts: ModelFacts
+    """What reading a request's fields needs to know of the model."""
     pool: Executor
     """Where prompts are built: templates and tokenising stay off the loop."""
     streams: set[RequestStream] = field(default_factory=set)
@@ -64,7 +70,7 @@ class Service:
             return False
         return True
 
-    async def run(self, work: Callable[[], object]) -> object:
+    async def run(self, work: Callable[[], T]) -> T:
         """Do something slow off the loop."""
         return await asyncio.get_running_loop().run_in_executor(self.pool, work)
 

@@ -1,0 +1,3 @@
+from kinetic.web.openai.handlers import ROUTES
+
+__all__ = ["ROUTES"]

@@ -1,0 +1,291 @@
+"""From a request's output to OpenAI's chunks. Pure.
+
+A writer turns each sink event into chunks; `whole.py` adds the same chunks up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kinetic.actors.messages import (
+    Delta,
+    Failed,
+    Finished,
+    PromptMoved,
+    PromptScored,
+    SinkEvent,
+    Started,
+)
+from kinetic.types import (
+    CallPiece,
+    ContentPiece,
+    Finish,
+    OutputPiece,
+    ReasoningPiece,
+    Timings,
+    Usage,
+)
+from kinetic.web.openai.logprobs import Json, chat_entry, text_entries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What every chunk of one answer repeats."""
+
+    id: str
+    created: int
+    """Unix seconds."""
+    model: str
+    system_fingerprint: str
+    """What, beside the request, an answer depends on: the version and the plan."""
+
+    def chunk(self, kind: str, *choices: Json, **more: object) -> Json:
+        """A chunk of these choices."""
+        return {
+            "id": self.id,
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": self.system_fingerprint,
+            "choices": list(choices),
+            **more,
+        }
+
+
+class Writer(Protocol):
+    """Turns events into chunks; one of them writes one answer."""
+
+    def chunks(self, event: SinkEvent) -> list[Json]:
+        """What an event adds to the stream."""
+
+    def usage_chunk(self, usage: Json) -> Json:
+        """The chunk of the token counts, which has no choices."""
+
+
+class ChatWriter:
+    """Chunks of /v1/chat/completions."""
+
+    def __init__(self, head: Head, *, n_choices: int = 1) -> None:
+        self._head = head
+        self._n_choices = n_choices
+        self._opened: set[int] = set()
+        self._have_calls: set[int] = set()
+
+    def chunks(self, event: SinkEvent) -> list[Json]:
+        """What an event adds; a choice's first chunk, and no other, tells the role."""
+        match event:
+            case Started() | PromptMoved() | PromptScored() | Failed():
+                return []
+            case Delta():
+                return [*self._opening(event.index), *self._delta(event)]
+            case Finished():
+                has_calls = event.index in self._have_calls
+                reason = finish_reason(event.finish, has_calls=has_calls)
+                end = self._chunk(event.index, {}, reason=reason)
+                return [*self._opening(event.index), end | _end(event, self._n_choices)]
+
+    def usage_chunk(self, usage: Json) -> Json:
+        """The chunk of the token counts, which has no choices."""
+        return self._head.chunk("chat.completion.chunk", usage=usage)
+
+    def _opening(self, index: int) -> list[Json]:
+        if index in self._opened:
+            return []
+        self._opened.add(index)
+        return [self._chunk(index, {"role": "assistant", "content": ""})]
+
+    def _delta(self, event: Delta) -> list[Json]:
+        deltas = [self._piece(event.index, piece) for piece in event.pieces]
+        # Tokens without text, such as the end of the turn, are not in the answer.
+        entries = [chat_entry(entry) for entry in event.logprobs if entry.piece]
+        if entries and not deltas:
+            deltas = [{"content": ""}]
+        last = len(deltas) - 1
+        return [
+            self._chunk(event.index, delta, entries=entries if i == last else ())
+            for i, delta in enumerate(deltas)
+        ]
+
+    def _piece(self, index: int, piece: OutputPiece) -> Json:
+        match piece:
+            case ContentPiece():
+                return {"content": piece.text}
+            case ReasoningPiece():
+                return {"reasoning_content": piece.text}
+            case CallPiece():
+                self._have_calls.add(index)
+                return {"tool_calls": [_call(piece)]}
+
+    def _chunk(
+        self,
+        index: int,
+        delta: Json,
+        *,
+        entries: Sequence[Json] = (),
+        reason: str | None = None,
+    ) -> Json:
+        choice = {
+            "index": index,
+            "delta": delta,
+            "logprobs": {"content": list(entries)} if entries else None,
+            "finish_reason": reason,
+        }
+        return self._head.chunk("chat.completion.chunk", choice)
+
+
+class TextWriter:
+    """Chunks of /v1/completions.
+
+    Args:
+        head: What every chunk repeats.
+        echoes: The prompts that the choices begin with, by index; () for none.
+        n_choices: Choices of the request.
+    """
+
+    def __init__(
+        self, head: Head, *, echoes: Sequence[str] = (), n_choices: int = 1
+    ) -> None:
+        self._head = head
+        self._n_choices = n_choices
+        self._echoes = dict(enumerate(echoes))
+        self._n_chars: dict[int, int] = {}
+
+    def chunks(self, event: SinkEvent) -> list[Json]:
+        """What an event adds; the prompt comes first where it is echoed."""
+        match event:
+            case Started() | PromptMoved() | Failed():
+                return []
+            case PromptScored():
+                return self._scored(event)
+            case Delta():
+                return [*self._echo(event.index), *self._delta(event)]
+            case Finished():
+                reason = finish_reason(event.finish)
+                end = self._chunk(event.index, "", reason=reason)
+                return [*self._echo(event.index), end | _end(event, self._n_choices)]
+
+    def usage_chunk(self, usage: Json) -> Json:
+        """The chunk of the token counts, which has no choices."""
+        return self._head.chunk("text_completion", usage=usage)
+
+    def _scored(self, event: PromptScored) -> list[Json]:
+        text = self._echoes.pop(event.index, "")
+        pieces = b"".join(entry.piece for entry in event.tokens)
+        # A BOS, or a blank, that the tokenizer put before the text has no place in it.
+        start = len(text) - len(pieces.decode("utf-8", "replace"))
+        shape = text_entries(event.tokens, start=start, is_prompt=True)
+        return [self._chunk(event.index, text, shape=shape)]
+
+    def _echo(self, index: int) -> list[Json]:
+        text = self._echoes.pop(index, None)
+        return [] if text is None else [self._chunk(index, text)]
+
+    def _delta(self, event: Delta) -> list[Json]:
+        index = event.index
+        text = "".join(p.text for p in event.pieces if isinstance(p, ContentPiece))
+        if not text and not event.logprobs:
+            return []
+        shape = None
+        if event.logprobs:
+            start = self._n_chars.get(index, 0)
+            shape = text_entries(event.logprobs, start=start)
+        return [self._chunk(index, text, shape=shape)]
+
+    def _chunk(
+        self,
+        index: int,
+        text: str,
+        *,
+        shape: Json | None = None,
+        reason: str | None = None,
+    ) -> Json:
+        self._n_chars[index] = self._n_chars.get(index, 0) + len(text)
+        choice = {
+            "text": text,
+            "index": index,
+            "logprobs": shape,
+            "finish_reason": reason,
+        }
+        return self._head.chunk("text_completion", choice)
+
+
+def _call(piece: CallPiece) -> Json:
+    return {
+        "index": piece.index,
+        "id": piece.call.id,
+        "type": "function",
+        "function": {"name": piece.call.name, "arguments": piece.call.arguments},
+    }
+
+
+def finish_reason(finish: Finish, *, has_calls: bool = False) -> str:
+    """OpenAI's word for why an answer ended."""
+    if finish.reason == "limit":
+        return "length"
+    return "tool_calls" if has_calls else "stop"
+
+
+def _end(event: Finished, n_choices: int) -> Json:
+    """What a last chunk tells beside its choice: the times, where there is one choice.
+
+    Source: llama-server's `timings`, which its users' pages show.
+    """
+    if n_choices > 1:
+        return {}
+    return {"timings": timings_json(event.usage, event.timings)}
+
+
+def timings_json(usage: Usage, timings: Timings) -> Json:
+    """Times and speeds of one answer under llama-server's names; all finite."""
+    n_run = usage.n_prompt - usage.n_cached
+    # The first token comes with the prompt, so one step less was waited for.
+    n_steps = max(usage.n_generated - 1, 0)
+    return {
+        "cache_n": usage.n_cached,
+        "prompt_n": n_run,
+        **_speed("prompt", n_run, timings.prompt_s),
+        "predicted_n": usage.n_generated,
+        **_speed("predicted", n_steps, timings.predicted_s),
+    }
+
+
+def _speed(name: str, count: int, seconds: float) -> Json:
+    ms = seconds * 1000
+    return {
+        f"{name}_ms": round(ms, 3),
+        f"{name}_per_token_ms": round(ms / count, 3) if count else 0.0,
+        f"{name}_per_second": round(count / seconds, 3) if seconds > 0 else 0.0,
+    }
+
+
+@dataclass(slots=True)
+class Totals:
+    """Token counts of a request: answers summed, each prompt counted once."""
+
+    n_per_prompt: int = 1
+    """Choices of each prompt."""
+    n_generated: int = 0
+    _prompts: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, event: Finished) -> None:
+        """Count a choice that ended."""
+        usage, prompt = event.usage, event.index // self.n_per_prompt
+        # The choices of a prompt share one run of it: what the first of them found kept
+        # was kept by an earlier request.
+        _, n_cached = self._prompts.get(prompt, (0, usage.n_cached))
+        self._prompts[prompt] = (usage.n_prompt, min(n_cached, usage.n_cached))
+        self.n_generated += usage.n_generated
+
+    def to_json(self) -> Json:
+        """OpenAI's usage object."""
+        n_prompt = sum(n for n, _ in self._prompts.values())
+        return {
+            "prompt_tokens": n_prompt,
+            "completion_tokens": self.n_generated,
+            "total_tokens": n_prompt + self.n_generated,
+            "prompt_tokens_details": {
+                "cached_tokens": sum(n for _, n in self._prompts.values())
+            },
+        }
