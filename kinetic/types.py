@@ -134,6 +134,8 @@ class Usage:
     """Prompt tokens that were not computed again."""
     n_generated: int
     """Tokens drawn, the end-of-generation token included."""
+    n_drafts: int = 0
+    """Passes that checked drafted tokens."""
     n_drafted: int = 0
     n_accepted: int = 0
 
@@ -191,6 +193,10 @@ class GenerationRequest:
     stop_at_newline_after_s: float | None = None
     min_indent: int = 0
     slot_id: int | None = None
+    progress: bool = False
+    """Tell how far the prompt is, and with each piece how long it took."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What else the API shows of the request, such as in /slots; never changed."""
     receipt: bool = False
     arrived_s: float = 0.0
     """When the request came, on the monotonic clock."""
@@ -229,4 +235,6 @@ class ModelInfo:
     eos_token: str
     plan: str
     plan_reason: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """What the server is made of: names of packages and their versions."""
     has_vision: bool = False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kinetic.model.chat.calls import OutputFormat
@@ -45,6 +46,10 @@ class Job:
     """Jobs of one group have the same prompt: it is run once."""
     slot_id: int | None = None
     """The slot asked for; None leaves the choice to the scheduler."""
+    progress: bool = False
+    """Tell how far the prompt is, and with each piece how long it took."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What else /slots shows of the request; never changed, not read by the slot."""
     receipt: object | None = None
     """What the Receipt actor needs to know of the request; None: no receipt."""
     arrived_s: float = 0.0

@@ -82,11 +82,44 @@ class PromptBuilder:
                     min_indent=request.min_indent,
                     group=None if scores else group,
                     slot_id=request.slot_id,
+                    progress=request.progress,
+                    settings=request.settings,
                     arrived_s=request.arrived_s,
                 )
                 for choice in range(request.n)
             )
         return tuple(jobs)
+
+    def tokenize(
+        self,
+        content: str | Sequence[int | str],
+        *,
+        add_special: bool,
+        parse_special: bool,
+    ) -> list[int]:
+        """Token ids of text, ids, or a mix of both.
+
+        Args:
+            content: What to tokenise; ids stand for themselves.
+            add_special: Whether text at the start gets the model's BOS and the like.
+            parse_special: Whether markers in the text are control tokens.
+
+        Raises RequestError for unknown ids.
+        """
+        parts = [content] if isinstance(content, str) else content
+        read = self._vocab.tokenize if parse_special else self._vocab.tokenize_plain
+        ids: list[int] = []
+        for i, part in enumerate(parts):
+            if isinstance(part, str):
+                ids += read(part, add_special=add_special and i == 0)
+            else:
+                self._vocab.check(part, param="content")
+                ids.append(part)
+        return ids
+
+    def chat_text(self, inputs: ChatInput) -> str:
+        """A conversation as the model reads it; raises RequestError."""
+        return _text_of(self.render(inputs, _offered(inputs)))
 
     def prompt(
         self, inputs: ChatInput | TextInput, request: GenerationRequest
@@ -118,10 +151,8 @@ class PromptBuilder:
         return Prompt(tokens=tuple(tokens), text=text, constraint=constraint)
 
     def _chat(self, inputs: ChatInput, request: GenerationRequest) -> Prompt:
-        tools = () if inputs.tool_choice == "none" else inputs.tools
+        tools = _offered(inputs)
         forced = inputs.tool_choice in {"required", "function"}
-        if inputs.tool_choice == "function":
-            tools = tuple(t for t in tools if tool_name(t) == inputs.function_name)
         rendered = self.render(inputs, tools)
         tokens = self._vocab.tokenize_guarded(rendered.text, rendered.guard)
         think_open = rendered.think_open
@@ -139,11 +170,11 @@ class PromptBuilder:
             split_reasoning=inputs.split_reasoning,
             forced=forced,
         )
-        text = rendered.text
-        if rendered.guard is not None:
-            text = text.replace(rendered.guard, "")
         return Prompt(
-            tokens=tuple(tokens), text=text, output=output, constraint=constraint
+            tokens=tuple(tokens),
+            text=_text_of(rendered),
+            output=output,
+            constraint=constraint,
         )
 
     def render(self, inputs: ChatInput, tools: Sequence[Mapping[str, Any]]) -> Rendered:
@@ -198,6 +229,22 @@ class PromptBuilder:
             return ()
         tags = () if output.think_tags is None else output.think_tags
         return (*markers(output.family), *tags)
+
+
+def _offered(inputs: ChatInput) -> tuple[Mapping[str, Any], ...]:
+    """The tools that the model gets to see."""
+    if inputs.tool_choice == "none":
+        return ()
+    if inputs.tool_choice == "function":
+        return tuple(t for t in inputs.tools if tool_name(t) == inputs.function_name)
+    return inputs.tools
+
+
+def _text_of(rendered: Rendered) -> str:
+    """Rendered text without the character that keeps users' markers plain."""
+    if rendered.guard is None:
+        return rendered.text
+    return rendered.text.replace(rendered.guard, "")
 
 
 def tool_name(tool: Mapping[str, Any]) -> str:
