@@ -165,8 +165,9 @@ def _part(part: Any, where: str) -> Mapping[str, str]:
     if kind in _MEDIA:
         message = f"{where} is of type {kind}, and this model reads no {_MEDIA[kind]}"
         raise UnsupportedFeature(message, param=where)
-    found = part.get(_PART_TEXTS[kind])
+    key = _PART_TEXTS[kind]
+    found = part.get(key)
     if not isinstance(found, str):
-        message = f"{where}.{_PART_TEXTS[kind]} must be a string, not {shown(found)}"
-        raise RequestError(message, param=where)
+        message = f"{where}.{key} must be a string, not {shown(found)}"
+        raise RequestError(message, param=f"{where}.{key}")
     return {"type": "text", "text": found}
