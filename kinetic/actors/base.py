@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pykka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
 
 _log = logging.getLogger(__name__)
@@ -19,15 +19,15 @@ class KineticActor(pykka.ThreadingActor):
 
     Pykka calls neither `on_stop` nor `on_failure` when `on_start` raises, and ends an
     actor for good when a told message raises. So both ways lead to `release` here,
-    and to `on_death`, which app.py uses to end open requests and the process.
+    and to `on_death`, which the actor system uses to end open requests and the process.
     """
 
     # Actor threads must not keep a crashed process alive.
     use_daemon_thread = True
 
-    def __init__(self) -> None:
+    def __init__(self, on_death: OnDeath) -> None:
         super().__init__()
-        self.on_death: Callable[[str, BaseException], None] | None = None
+        self._on_death = on_death
 
     def acquire(self) -> None:
         """Open what the actor owns; runs in its own thread."""
@@ -70,8 +70,7 @@ class KineticActor(pykka.ThreadingActor):
         name = type(self).__name__
         _log.critical("%s died", name, exc_info=error)
         self._release()
-        if self.on_death is not None:
-            self.on_death(name, error)
+        self._on_death(name, error)
 
     def _release(self) -> None:
         try:
@@ -79,6 +78,9 @@ class KineticActor(pykka.ThreadingActor):
         except Exception:  # noqa: BLE001 - logged; the rest must still end
             _log.exception("%s could not let go of what it owns", type(self).__name__)
 
+
+OnDeath = Callable[[str, BaseException], None]
+"""Told an actor's name and why it died, in the dying actor's thread."""
 
 PING = "ping"
 """Asked once at start: a reference alone proves nothing."""

@@ -54,7 +54,7 @@ class Decoder(KineticActor):
     """
 
     def __init__(self, engine: Engine, plan: BatchPlan, peers: Peers) -> None:
-        super().__init__()
+        super().__init__(peers.on_death)
         self._engine = engine
         self._plan = plan
         self._peers = peers
@@ -119,7 +119,10 @@ class Decoder(KineticActor):
         slot_id = message.slot_id
         self._waiting.pop(slot_id, None)
         self._owed.discard(slot_id)
-        tell(self._peers.slots[slot_id], Withdrawn(n_past=self._n_past[slot_id]))
+        tell(
+            self._peers.slots[slot_id],
+            Withdrawn(serial=message.serial, n_past=self._n_past[slot_id]),
+        )
         self._go()
 
     def _go(self) -> None:
@@ -165,6 +168,7 @@ class Decoder(KineticActor):
                 n_sequences=len(shares),
                 n_prompt_rows=n_prompt_rows,
                 n_max_tokens=max(self._n_past[share.slot_id] for share in shares),
+                n_held=sum(self._n_past),
             ),
         )
 

@@ -117,6 +117,7 @@ class Logits:
 class Withdrawn:
     """The feed is dropped; the sequence holds `n_past` tokens."""
 
+    serial: int
     n_past: int
 
 
@@ -196,6 +197,8 @@ class Withdraw:
     """Drop what the slot has waiting, it owes no answer; answered by Withdrawn."""
 
     slot_id: int
+    serial: int
+    """The slot's newest feed: tells answers to earlier ones apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +222,8 @@ class PassDone:
     n_prompt_rows: int
     n_max_tokens: int
     """The longest sequence in the pass."""
+    n_held: int = 0
+    """Tokens that all sequences together hold behind the pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,12 +235,21 @@ class LineChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobDropped:
+    """A job ended without a slot: "cancelled", "overloaded" or "stopping"."""
+
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationStarted:
     """A request got its slot; `slot` is what /slots shows of it."""
 
     slot_id: int
     job: Job
     n_cached: int
+    queued_s: float = 0.0
+    """From arrival to the slot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +258,12 @@ class GenerationMoved:
 
     slot_id: int
     n_prompt_done: int
+    """Prompt tokens that stand, reused ones included."""
     n_generated: int
+    timings: Timings
+    """Up to now."""
+    has_new_line: bool = False
+    """The text has at least two lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,10 +274,18 @@ class GenerationEnded:
     outcome: str
     usage: Usage
     timings: Timings
+    n_prompt_done: int
+    """Prompt tokens that stand; fewer than all where it ended before its text."""
+    has_new_line: bool = False
 
 
 MetricsMessage = (
-    PassDone | LineChanged | GenerationStarted | GenerationMoved | GenerationEnded
+    PassDone
+    | LineChanged
+    | JobDropped
+    | GenerationStarted
+    | GenerationMoved
+    | GenerationEnded
 )
 
 
@@ -273,6 +300,17 @@ class Started:
     slot_id: int
     n_prompt: int
     n_cached: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptMoved:
+    """How far a choice's prompt is; told from its start on, where it was asked for."""
+
+    index: int
+    n_done: int
+    """Prompt tokens that stand, reused ones included."""
+    seconds: float
+    """Since the slot was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +333,8 @@ class Delta:
     """One entry per token whose text is now out, if asked for."""
     n_generated: int = 0
     """Tokens drawn so far."""
+    timings: Timings | None = None
+    """Up to this piece, where it was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,4 +357,4 @@ class Failed:
     error: KineticError
 
 
-SinkEvent = Started | PromptScored | Delta | Finished | Failed
+SinkEvent = Started | PromptMoved | PromptScored | Delta | Finished | Failed

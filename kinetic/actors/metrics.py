@@ -5,19 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
-from kinetic.actors.base import KineticActor
+from kinetic.actors.base import KineticActor, OnDeath
+from kinetic.actors.histogram import Histogram
 from kinetic.actors.messages import (
     GenerationEnded,
     GenerationMoved,
     GenerationStarted,
     Job,
+    JobDropped,
     LineChanged,
     MetricsMessage,
     PassDone,
 )
 
 if TYPE_CHECKING:
-    from kinetic.types import Timings, Usage
+    from kinetic.types import Timings
+
+OUTCOMES = ("eos", "stop", "limit", "calls", "cancelled", "failed")
+"""How an answer that had a slot can end."""
+REASONS = ("cancelled", "overloaded", "stopping")
+"""Why an answer can end without a slot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +37,7 @@ class SlotView:
     n_cached: int = 0
     n_prompt_done: int = 0
     n_generated: int = 0
+    has_new_line: bool = False
     task: int = -1
     """Counts the generations of the server from 0; -1 before the first."""
 
@@ -39,6 +47,7 @@ class Totals:
     """Counters since start; they only rise."""
 
     requests: int = 0
+    """Answers that had a slot and are over; each choice of `n` is one."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     prompt_s: float = 0.0
@@ -47,10 +56,55 @@ class Totals:
     passes: int = 0
     pass_s: float = 0.0
     pass_rows: int = 0
+    pass_prompt_rows: int = 0
     pass_sequences: int = 0
     max_tokens: int = 0
-    cancelled: int = 0
-    failed: int = 0
+    drafts: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    cache_hits: int = 0
+    """Answers that were built on kept tokens."""
+    outcomes: tuple[int, ...] = (0,) * len(OUTCOMES)
+    """As OUTCOMES names them."""
+    dropped: tuple[int, ...] = (0,) * len(REASONS)
+    """As REASONS names them."""
+
+    @property
+    def cancelled(self) -> int:
+        """Answers that were given up in their slot."""
+        return self.outcomes[OUTCOMES.index("cancelled")]
+
+    @property
+    def failed(self) -> int:
+        """Answers that the engine failed to make."""
+        return self.outcomes[OUTCOMES.index("failed")]
+
+
+_WAITS = Histogram.empty(
+    *(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+)
+_STEPS = Histogram.empty(
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+)
+_ROWS = Histogram.empty(*(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spreads:
+    """Histograms since start, in seconds but for the rows."""
+
+    queue: Histogram = _WAITS
+    """From arrival to the slot."""
+    first_token: Histogram = _WAITS
+    """From arrival to the first token."""
+    answer: Histogram = _WAITS
+    """From arrival to the end, of answers that were not given up."""
+    token: Histogram = _STEPS
+    """Between two tokens of an answer, one observation per answer."""
+    step: Histogram = _STEPS
+    """One decode call."""
+    rows: Histogram = _ROWS
+    """Tokens in one decode call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +113,11 @@ class MetricsView:
 
     slots: tuple[SlotView, ...]
     totals: Totals = field(default_factory=Totals)
+    spreads: Spreads = field(default_factory=Spreads)
     n_running: int = 0
     n_waiting: int = 0
+    n_held: int = 0
+    """Tokens that all slots hold in the engine's memory, as of the last pass."""
 
     @property
     def n_idle(self) -> int:
@@ -68,20 +125,49 @@ class MetricsView:
         return sum(not slot.is_processing for slot in self.slots)
 
 
-class Metrics(KineticActor):
-    """Counts. Hears: PassDone, LineChanged, GenerationStarted, -Moved, -Ended.
+def empty_view(n_slots: int) -> MetricsView:
+    """What there is to see before the first request."""
+    return MetricsView(slots=tuple(SlotView(slot_id=i) for i in range(n_slots)))
 
-    `view` is replaced as a whole after each message, so that readers need no lock.
+
+class Board:
+    """Where the view hangs for every thread to read."""
+
+    def __init__(self, view: MetricsView) -> None:
+        self.view = view
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What of a running generation is in the totals already."""
+
+    n_prompt_done: int
+    n_generated: int = 0
+    prompt_s: float = 0.0
+    predicted_s: float = 0.0
+
+
+class Metrics(KineticActor):
+    """Counts what the others tell and publishes it.
+
+    Hears: PassDone, LineChanged, JobDropped, GenerationStarted, -Moved, -Ended. The
+    board's view is replaced as a whole after each message: one assignment of a
+    reference, so readers in other threads need no lock and always see one moment.
     """
 
-    def __init__(self, n_slots: int) -> None:
-        super().__init__()
-        slots = tuple(SlotView(slot_id=i) for i in range(n_slots))
-        self.view = MetricsView(slots=slots)
+    def __init__(self, n_slots: int, board: Board, on_death: OnDeath) -> None:
+        super().__init__(on_death)
+        self._board = board
+        self.view = empty_view(n_slots)
         self._n_tasks = 0
+        self._counted = [_Counted(0) for _ in range(n_slots)]
 
     def hear(self, message: MetricsMessage) -> None:
         """One case per message, as in messages.py."""
+        self._count_in(message)
+        self._board.view = self.view
+
+    def _count_in(self, message: MetricsMessage) -> None:
         match message:
             case PassDone():
                 self._pass_done(message)
@@ -91,32 +177,45 @@ class Metrics(KineticActor):
                     n_running=message.n_running,
                     n_waiting=message.n_waiting,
                 )
+            case JobDropped():
+                dropped = _plus_one(
+                    self.view.totals.dropped, REASONS.index(message.outcome)
+                )
+                self._count(dropped=dropped)
             case GenerationStarted():
                 self._started(message)
             case GenerationMoved():
-                self._slot(
-                    message.slot_id,
-                    n_prompt_done=message.n_prompt_done,
-                    n_generated=message.n_generated,
-                )
+                self._moved(message)
             case GenerationEnded():
                 self._ended(message)
             case _:
                 assert_never(message)
 
     def _pass_done(self, message: PassDone) -> None:
-        totals = self.view.totals
-        self._count(
-            passes=totals.passes + 1,
-            pass_s=totals.pass_s + message.seconds,
-            pass_rows=totals.pass_rows + message.n_rows,
-            pass_sequences=totals.pass_sequences + message.n_sequences,
-            max_tokens=max(totals.max_tokens, message.n_max_tokens),
+        totals, spreads = self.view.totals, self.view.spreads
+        self.view = replace(
+            self.view,
+            totals=replace(
+                totals,
+                passes=totals.passes + 1,
+                pass_s=totals.pass_s + message.seconds,
+                pass_rows=totals.pass_rows + message.n_rows,
+                pass_prompt_rows=totals.pass_prompt_rows + message.n_prompt_rows,
+                pass_sequences=totals.pass_sequences + message.n_sequences,
+                max_tokens=max(totals.max_tokens, message.n_max_tokens),
+            ),
+            spreads=replace(
+                spreads,
+                step=spreads.step.observe(message.seconds),
+                rows=spreads.rows.observe(message.n_rows),
+            ),
+            n_held=message.n_held,
         )
 
     def _started(self, message: GenerationStarted) -> None:
         task = self._n_tasks
         self._n_tasks += 1
+        self._counted[message.slot_id] = _Counted(message.n_cached)
         self._slot(
             message.slot_id,
             is_processing=True,
@@ -124,27 +223,86 @@ class Metrics(KineticActor):
             n_cached=message.n_cached,
             n_prompt_done=message.n_cached,
             n_generated=0,
+            has_new_line=False,
             task=task,
+        )
+        self._observe(queue=message.queued_s)
+
+    def _moved(self, message: GenerationMoved) -> None:
+        self._count_slot(
+            message.slot_id,
+            message.n_prompt_done,
+            message.n_generated,
+            message.timings,
+        )
+        self._slot(
+            message.slot_id,
+            n_prompt_done=message.n_prompt_done,
+            n_generated=message.n_generated,
+            has_new_line=message.has_new_line,
         )
 
     def _ended(self, message: GenerationEnded) -> None:
         usage, timings = message.usage, message.timings
+        self._count_slot(
+            message.slot_id, message.n_prompt_done, usage.n_generated, timings
+        )
         self._slot(
             message.slot_id,
             is_processing=False,
+            n_cached=usage.n_cached,
+            n_prompt_done=message.n_prompt_done,
             n_generated=usage.n_generated,
-            n_prompt_done=usage.n_prompt,
+            has_new_line=message.has_new_line,
         )
-        self._count(**_sums(self.view.totals, usage, timings))
         totals = self.view.totals
-        if message.outcome == "cancelled":
-            self._count(cancelled=totals.cancelled + 1)
-        elif message.outcome == "failed":
-            self._count(failed=totals.failed + 1)
+        outcomes = _plus_one(totals.outcomes, OUTCOMES.index(message.outcome))
+        self._count(
+            requests=totals.requests + 1,
+            cached_tokens=totals.cached_tokens + usage.n_cached,
+            cache_hits=totals.cache_hits + (usage.n_cached > 0),
+            drafts=totals.drafts + usage.n_drafts,
+            drafted=totals.drafted + usage.n_drafted,
+            accepted=totals.accepted + usage.n_accepted,
+            outcomes=outcomes,
+        )
+        if usage.n_generated > 1:
+            self._observe(token=timings.predicted_s / (usage.n_generated - 1))
+        if message.outcome not in {"cancelled", "failed"}:
+            whole = timings.queued_s + timings.prompt_s + timings.predicted_s
+            self._observe(answer=whole)
 
-    def _count(self, **changes: float) -> None:
+    def _count_slot(
+        self, slot_id: int, n_prompt_done: int, n_generated: int, timings: Timings
+    ) -> None:
+        """Add what a generation has done since it was last heard of."""
+        counted = self._counted[slot_id]
+        if n_prompt_done < counted.n_prompt_done:
+            # Kept tokens that did not fit after all: the prompt starts anew.
+            counted.n_prompt_done = 0
+        if counted.n_generated == 0 and n_generated > 0:
+            self._observe(first_token=timings.queued_s + timings.prompt_s)
+        totals = self.view.totals
+        self._count(
+            prompt_tokens=totals.prompt_tokens + n_prompt_done - counted.n_prompt_done,
+            prompt_s=totals.prompt_s + timings.prompt_s - counted.prompt_s,
+            predicted_tokens=totals.predicted_tokens
+            + n_generated
+            - counted.n_generated,
+            predicted_s=totals.predicted_s + timings.predicted_s - counted.predicted_s,
+        )
+        self._counted[slot_id] = _Counted(
+            n_prompt_done, n_generated, timings.prompt_s, timings.predicted_s
+        )
+
+    def _count(self, **changes: float | tuple[int, ...]) -> None:
         totals = replace(self.view.totals, **changes)  # type: ignore[arg-type]
         self.view = replace(self.view, totals=totals)
+
+    def _observe(self, **values: float) -> None:
+        spreads = self.view.spreads
+        seen = {name: getattr(spreads, name).observe(v) for name, v in values.items()}
+        self.view = replace(self.view, spreads=replace(spreads, **seen))
 
     def _slot(self, slot_id: int, **changes: object) -> None:
         slots = list(self.view.slots)
@@ -152,12 +310,5 @@ class Metrics(KineticActor):
         self.view = replace(self.view, slots=tuple(slots))
 
 
-def _sums(totals: Totals, usage: Usage, timings: Timings) -> dict[str, float]:
-    return {
-        "requests": totals.requests + 1,
-        "prompt_tokens": totals.prompt_tokens + usage.n_prompt - usage.n_cached,
-        "cached_tokens": totals.cached_tokens + usage.n_cached,
-        "prompt_s": totals.prompt_s + timings.prompt_s,
-        "predicted_tokens": totals.predicted_tokens + usage.n_generated,
-        "predicted_s": totals.predicted_s + timings.predicted_s,
-    }
+def _plus_one(counts: tuple[int, ...], i: int) -> tuple[int, ...]:
+    return (*counts[:i], counts[i] + 1, *counts[i + 1 :])

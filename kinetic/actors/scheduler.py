@@ -15,6 +15,7 @@ from kinetic.actors.messages import (
     Drain,
     Failed,
     Job,
+    JobDropped,
     LineChanged,
     PromptDone,
     PromptState,
@@ -51,7 +52,7 @@ class Scheduler(KineticActor):
     def __init__(
         self, plan: BatchPlan, *, can_cut: bool, line_limit: int, peers: Peers
     ) -> None:
-        super().__init__()
+        super().__init__(peers.on_death)
         self._plan = plan
         self._can_cut = can_cut
         self._peers = peers
@@ -87,14 +88,13 @@ class Scheduler(KineticActor):
                 assert_never(message)
 
     def _submit(self, submit: Submit) -> None:
-        error: KineticError | None = None
         if self._draining:
-            error = ShuttingDown("the server is stopping")
-        elif not self._line.has_room(len(submit.jobs)):
+            self._refuse(submit, ShuttingDown("the server is stopping"), "stopping")
+            return
+        # An idle slot takes its job out of the line at once.
+        if not self._line.has_room(len(submit.jobs) - len(self._idle)):
             error = Overloaded(f"{len(self._line)} requests are waiting already")
-        if error is not None:
-            for job in submit.jobs:
-                submit.sink.put(Failed(index=job.index, error=error))
+            self._refuse(submit, error, "overloaded")
             return
         for job in submit.jobs:
             if job.group is not None:
@@ -103,9 +103,18 @@ class Scheduler(KineticActor):
             self._line.add(Waiter(job=job, sink=submit.sink))
         self._serve()
 
+    def _refuse(self, submit: Submit, error: KineticError, outcome: str) -> None:
+        for job in submit.jobs:
+            self._drop(Waiter(job=job, sink=submit.sink), error, outcome)
+
+    def _drop(self, waiter: Waiter, error: KineticError, outcome: str) -> None:
+        """End a job that has no slot."""
+        waiter.sink.put(Failed(index=waiter.job.index, error=error))
+        tell(self._peers.metrics, JobDropped(outcome=outcome))
+
     def _cancel(self, cancel: Cancel) -> None:
         for waiter in self._line.remove(cancel.request_id):
-            waiter.sink.put(Failed(index=waiter.job.index, error=cancel.error))
+            self._drop(waiter, cancel.error, "cancelled")
             self._leave_group(waiter.job)
         for slot_id, job in self._serving.items():
             if job.request_id == cancel.request_id:
@@ -139,8 +148,7 @@ class Scheduler(KineticActor):
     def _drain(self) -> None:
         self._draining = True
         for waiter in self._line.clear():
-            error = ShuttingDown("the server is stopping")
-            waiter.sink.put(Failed(index=waiter.job.index, error=error))
+            self._drop(waiter, ShuttingDown("the server is stopping"), "stopping")
         self._publish()
 
     def _leave_group(self, job: Job) -> None:

@@ -27,11 +27,13 @@ from kinetic.actors.messages import (
     Job,
     Logits,
     PromptDone,
+    PromptMoved,
     PromptScored,
     PromptState,
     Restore,
     Restored,
     Sink,
+    SinkEvent,
     SlotIdle,
     SlotMessage,
     SnapshotTaken,
@@ -76,7 +78,9 @@ class _Running:
     began_s: float
     share: bool
     first_token_s: float | None = None
+    n_prompt_done: int = 0
     n_generated: int = 0
+    has_new_line: bool = False
     output: list[int] = field(default_factory=list)
     prompt_entries: list[TokenLogprob] = field(default_factory=list)
     start: PromptState | None = None
@@ -92,7 +96,7 @@ class Slot(KineticActor):
     def __init__(
         self, slot_id: int, model: Model, vocab: Vocab, n_ctx: int, peers: Peers
     ) -> None:
-        super().__init__()
+        super().__init__(peers.on_death)
         self._slot_id = slot_id
         self._model = model
         self._vocab = vocab
@@ -102,6 +106,8 @@ class Slot(KineticActor):
         self._n_prompt = 0  # how many of them were fed as a prompt
         self._serial = 0
         self._running: _Running | None = None
+        self._is_owed = False  # the Decoder has something of ours to answer
+        self._last: SinkEvent | None = None  # the end, told once the slot is idle
         self._closing = False  # the generation is over, Withdrawn has not come yet
 
     def release(self) -> None:
@@ -160,6 +166,7 @@ class Slot(KineticActor):
             n_cached=n_cached,
             began_s=now,
             share=begin.share,
+            n_prompt_done=n_cached,
             start=begin.start,
         )
         begin.sink.put(
@@ -172,8 +179,14 @@ class Slot(KineticActor):
         )
         tell(
             self._peers.metrics,
-            GenerationStarted(slot_id=self._slot_id, job=job, n_cached=n_cached),
+            GenerationStarted(
+                slot_id=self._slot_id,
+                job=job,
+                n_cached=n_cached,
+                queued_s=_timings(self._running).queued_s,
+            ),
         )
+        self._say_progress(self._running)
         if begin.start is not None:
             self._restore(begin.start)
         else:
@@ -183,17 +196,20 @@ class Slot(KineticActor):
         n_tokens = len(start.tokens)
         self._tokens = [int(token) for token in start.tokens]
         self._n_prompt = n_tokens
+        self._is_owed = True
         message = Restore(slot_id=self._slot_id, state=start.state, n_tokens=n_tokens)
         tell(self._peers.decoder, message)
 
     def _restored(self, message: Restored) -> None:
         running = self._running
+        self._is_owed = False
         if running is None or self._closing or running.start is None:
             return
         if message.fits:
             self._advance(running, running.start.logits[np.newaxis])
         else:
             running.n_cached = 0
+            running.n_prompt_done = 0
             self._tokens = []
             self._feed_prompt(0)
         running.start = None
@@ -214,6 +230,7 @@ class Slot(KineticActor):
         self, tokens: tuple[int, ...], *, first: int, n_logits: int, is_step: bool
     ) -> None:
         self._serial += 1
+        self._is_owed = True
         rows = np.array(tokens, np.int32)
         rows.flags.writeable = False
         tell(
@@ -234,8 +251,7 @@ class Slot(KineticActor):
             return
         if running.job.request_id != cancel.request_id:
             return
-        running.sink.put(Failed(index=running.job.index, error=cancel.error))
-        self._close("cancelled")
+        self._close("cancelled", Failed(index=running.job.index, error=cancel.error))
 
     def _feed_failed(self, message: FeedFailed) -> None:
         running = self._running
@@ -243,15 +259,20 @@ class Slot(KineticActor):
         self._n_prompt = 0
         if running is None or self._closing or message.serial != self._serial:
             return
-        running.sink.put(Failed(index=running.job.index, error=message.error))
-        self._close("failed")
+        self._is_owed = False
+        self._close("failed", Failed(index=running.job.index, error=message.error))
 
-    def _close(self, outcome: str) -> None:
-        """End the generation; the slot is idle once the Decoder has let go."""
+    def _close(self, outcome: str, last: SinkEvent) -> None:
+        """End the generation; the slot is idle once the Decoder has let go.
+
+        The sink hears `last` behind the Scheduler's SlotIdle, so that whoever goes on
+        with this conversation at once finds the slot that holds it.
+        """
         running = self._running
         assert running is not None  # noqa: S101 - callers have one
         self._closing = True
-        tell(self._peers.decoder, Withdraw(slot_id=self._slot_id))
+        self._last = last
+        tell(self._peers.decoder, Withdraw(slot_id=self._slot_id, serial=self._serial))
         running.sampler.close()
         tell(
             self._peers.metrics,
@@ -260,15 +281,30 @@ class Slot(KineticActor):
                 outcome=outcome,
                 usage=_usage(running),
                 timings=_timings(running),
+                n_prompt_done=running.n_prompt_done,
+                has_new_line=running.has_new_line,
             ),
         )
 
+        if not self._is_owed:
+            # Everything fed has been run: nothing to wait for.
+            self._let_go(len(self._tokens))
+
     def _withdrawn(self, message: Withdrawn) -> None:
-        del self._tokens[message.n_past :]
-        self._n_prompt = min(self._n_prompt, message.n_past)
+        if self._closing and message.serial == self._serial:
+            self._let_go(message.n_past)
+
+    def _let_go(self, n_past: int) -> None:
+        running, last = self._running, self._last
+        del self._tokens[n_past:]
+        self._n_prompt = min(self._n_prompt, n_past)
         self._running = None
+        self._last = None
         self._closing = False
+        self._is_owed = False
         self._tell_idle()
+        if running is not None and last is not None:
+            running.sink.put(last)
 
     def _tell_idle(self) -> None:
         held = np.array(self._tokens, np.int32)
@@ -284,6 +320,7 @@ class Slot(KineticActor):
         running = self._running
         if running is None or self._closing or message.serial != self._serial:
             return
+        self._is_owed = not message.is_last
         if running.first_token_s is None:
             self._prompt_ran(running, message)
         if message.is_last and not self._closing:
@@ -292,11 +329,10 @@ class Slot(KineticActor):
     def _prompt_ran(self, running: _Running, message: Logits) -> None:
         if running.job.prompt_logprobs:
             self._score_prompt(running, message)
+        running.n_prompt_done = message.n_past
+        self._say_progress(running)
         if not message.is_last:
-            moved = GenerationMoved(
-                slot_id=self._slot_id, n_prompt_done=message.n_past, n_generated=0
-            )
-            tell(self._peers.metrics, moved)
+            self._tell_moved(running)
             return
         if running.job.prompt_logprobs:
             entries = tuple(running.prompt_entries)
@@ -369,8 +405,7 @@ class Slot(KineticActor):
             if running.matcher is not None:
                 running.matcher.accept(token)
         except KineticError as error:
-            running.sink.put(Failed(index=job.index, error=error))
-            self._close("failed")
+            self._close("failed", Failed(index=job.index, error=error))
             return
         running.n_generated += 1
         running.output.append(token)
@@ -396,7 +431,8 @@ class Slot(KineticActor):
         if count is None:
             return None
         if running.job.post_sampling_probs:
-            left = dict(running.sampler.probabilities())
+            # The likeliest token alone is left where nothing else can be drawn.
+            left = dict(running.sampler.probabilities()) or {token: 1.0}
             top = tuple(
                 (other, self._vocab.full_piece(other), p)
                 for other, p in list(left.items())[:count]
@@ -416,6 +452,7 @@ class Slot(KineticActor):
 
     def _say(self, running: _Running, piece: bytes, entry: TokenLogprob | None) -> None:
         out = running.text.feed(piece, entry)
+        running.has_new_line = running.has_new_line or b"\n" in piece
         finish = out.finish
         if finish is None and self._is_out_of_time(running, piece):
             finish = Finish(reason="limit")
@@ -426,17 +463,13 @@ class Slot(KineticActor):
                 tokens=(running.output[-1],),
                 logprobs=out.logprobs,
                 n_generated=running.n_generated,
+                timings=_timings(running) if running.job.progress else None,
             )
         )
         if finish is not None:
             self._end(running, finish)
         elif running.n_generated % _PROGRESS_EVERY == 1:
-            moved = GenerationMoved(
-                slot_id=self._slot_id,
-                n_prompt_done=len(running.job.prompt),
-                n_generated=running.n_generated,
-            )
-            tell(self._peers.metrics, moved)
+            self._tell_moved(running)
 
     def _is_out_of_time(self, running: _Running, piece: bytes) -> bool:
         most = running.job.stop_at_newline_after_s
@@ -453,6 +486,7 @@ class Slot(KineticActor):
     ) -> None:
         """Take the last token's text and end."""
         out = running.text.feed(piece, entry)
+        running.has_new_line = running.has_new_line or b"\n" in piece
         last = (running.output[-1],) if running.n_generated else ()
         delta = Delta(
             index=running.job.index,
@@ -460,9 +494,29 @@ class Slot(KineticActor):
             tokens=last,
             logprobs=out.logprobs,
             n_generated=running.n_generated,
+            timings=_timings(running) if running.job.progress else None,
         )
         running.sink.put(delta)
         self._end(running, out.finish or finish)
+
+    def _say_progress(self, running: _Running) -> None:
+        if running.job.progress:
+            moved = PromptMoved(
+                index=running.job.index,
+                n_done=running.n_prompt_done,
+                seconds=_timings(running).prompt_s,
+            )
+            running.sink.put(moved)
+
+    def _tell_moved(self, running: _Running) -> None:
+        moved = GenerationMoved(
+            slot_id=self._slot_id,
+            n_prompt_done=running.n_prompt_done,
+            n_generated=running.n_generated,
+            timings=_timings(running),
+            has_new_line=running.has_new_line,
+        )
+        tell(self._peers.metrics, moved)
 
     def _end(self, running: _Running, finish: Finish) -> None:
         rest = running.text.end(truncated=finish.reason == "limit")
@@ -476,16 +530,14 @@ class Slot(KineticActor):
             )
             running.sink.put(delta)
         finish = running.text.stopped or finish
-        running.sink.put(
-            Finished(
-                index=running.job.index,
-                finish=finish,
-                usage=_usage(running),
-                timings=_timings(running),
-                slot_id=self._slot_id,
-            )
+        finished = Finished(
+            index=running.job.index,
+            finish=finish,
+            usage=_usage(running),
+            timings=_timings(running),
+            slot_id=self._slot_id,
         )
-        self._close(finish.reason)
+        self._close(finish.reason, finished)
 
 
 def _usage(running: _Running) -> Usage:

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pykka
 
-from kinetic.actors.base import PING, KineticActor, tell
+from kinetic.actors.base import PING, KineticActor, OnDeath, tell
 from kinetic.actors.decoder import Decoder
+from kinetic.actors.exposition import Facts, MetricsPage
 from kinetic.actors.messages import Cancel, Drain, Failed, Job, Sink, Submit
-from kinetic.actors.metrics import Metrics, MetricsView
+from kinetic.actors.metrics import Board, Metrics, MetricsView, empty_view
 from kinetic.actors.scheduler import Scheduler
 from kinetic.actors.slot import Slot
 from kinetic.errors import InternalError, KineticError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
     from kinetic.actors.plan import BatchPlan
     from kinetic.model.api import Engine
@@ -35,6 +36,7 @@ _STOP_S = 60.0  # a pass over a long chunk on a slow machine must fit
 class Peers:
     """Everyone's references; filled once, before the first message."""
 
+    on_death: OnDeath
     slots: list[pykka.ActorRef[Any]] = field(default_factory=list)
     decoder: pykka.ActorRef[Any] = None  # type: ignore[assignment]
     scheduler: pykka.ActorRef[Any] = None  # type: ignore[assignment]
@@ -48,8 +50,10 @@ class SystemOptions:
     plan: BatchPlan
     can_cut: bool
     line_limit: int
-    on_death: Callable[[str, BaseException], None]
+    on_death: OnDeath
     """Told once, from the dying actor's thread; the process is to end."""
+    build: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the build info among the metrics."""
 
 
 class ActorSystem:
@@ -65,12 +69,14 @@ class ActorSystem:
         self._model = model
         self._vocab = vocab
         self._options = options
-        self._peers = Peers()
+        self._peers = Peers(on_death=self._on_death)
         self._started: list[pykka.ActorRef[Any]] = []
         self._lock = threading.Lock()
         self._open: dict[tuple[str, int], Sink] = {}  # requests that have not ended
         self._dead: KineticError | None = None
-        self._metrics: Metrics | None = None
+        self._board = Board(empty_view(engine.n_sequences))
+        facts = Facts(n_ctx=engine.n_ctx, build=options.build)
+        self._page = MetricsPage(self._board, facts)
 
     def start(self) -> None:
         """Start everyone, those who are told before those who tell.
@@ -79,8 +85,9 @@ class ActorSystem:
         """
         peers, options = self._peers, self._options
         engine = self._engine
-        metrics = self._start(Metrics, engine.n_sequences)
-        peers.metrics = metrics
+        peers.metrics = self._start(
+            Metrics, engine.n_sequences, self._board, self._on_death
+        )
         peers.decoder = self._start(Decoder, engine, options.plan, peers)
         for slot_id in range(engine.n_sequences):
             slot = self._start(
@@ -100,11 +107,6 @@ class ActorSystem:
     ) -> pykka.ActorRef[Any]:
         ref = kind.start(*args, **named)
         self._started.append(ref)
-        # The actor's own object: its fields are read here only before the ping.
-        actor = ref._actor  # type: ignore[attr-defined]  # noqa: SLF001
-        actor.on_death = self._on_death
-        if isinstance(actor, Metrics):
-            self._metrics = actor
         try:
             ref.ask(PING, timeout=_START_S)
         except (pykka.ActorDeadError, pykka.Timeout) as error:
@@ -142,8 +144,11 @@ class ActorSystem:
     @property
     def view(self) -> MetricsView:
         """The metrics now."""
-        assert self._metrics is not None  # noqa: S101 - set by start()
-        return self._metrics.view
+        return self._board.view
+
+    def metrics_page(self) -> bytes:
+        """All metrics now, in Prometheus' text format; no actor is asked."""
+        return self._page.render()
 
     def drain(self) -> None:
         """Take no more requests; running ones go on."""

@@ -1,0 +1,202 @@
+"""The promise: every answer is bit for bit what its request would get alone.
+
+Token ids and raw log-probabilities are compared with `==`, never with a tolerance.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from kinetic.actors.plan import alone_plan, uniform_plan
+from kinetic.model.engine import EngineOptions, LlamaEngine
+from kinetic.model.probe import probe
+from kinetic.types import SamplingParams
+from tests.support import tiny_models
+from tests.support.answers import running
+
+GREEDY = SamplingParams(temperature=0)
+SEEDED = SamplingParams(temperature=1.0, seed=7, top_k=0, top_p=1.0, min_p=0.0)
+EVERYTHING = SamplingParams(
+    temperature=1.2,
+    seed=11,
+    repeat_penalty=1.3,
+    presence_penalty=0.4,
+    frequency_penalty=0.2,
+    dry_multiplier=0.8,
+    xtc_probability=0.5,
+    top_n_sigma=2.0,
+    typical_p=0.95,
+)
+MIROSTAT = SamplingParams(temperature=1.0, seed=5, mirostat=2)
+SAMPLINGS = [GREEDY, SEEDED, EVERYTHING, MIROSTAT, replace(MIROSTAT, mirostat=1)]
+
+TEXTS = [
+    "The sea is",
+    "Once upon a time there was a small town by the river, and in it lived",
+    "def fibonacci(n):\n    ",
+    "List of capitals:\n- France: Paris\n- Japan: Tokyo\n- Peru: Lima\n- Kenya:",
+]
+
+
+def uniform(engine):
+    """The plan under test."""
+    return uniform_plan(n_sequences=engine.n_sequences)
+
+
+@pytest.fixture(scope="module")
+def harness(smollm2_path, kept_threads):
+    """SmolLM2 under the uniform plan, four slots."""
+    with running(smollm2_path, uniform, n_ctx=1024, n_parallel=4, n_threads=1) as h:
+        yield h
+
+
+def alone(harness, text, sampling, n=16):
+    """What a request gets when nothing else runs."""
+    return harness.answer(text, sampling=sampling, max_tokens=n)
+
+
+@pytest.mark.parametrize(
+    "sampling", SAMPLINGS, ids=lambda s: f"m{s.mirostat}t{s.temperature}"
+)
+def test_beside_others_that_come_at_any_moment(harness, sampling):
+    rng = random.Random(3)
+    expected = [alone(harness, text, sampling) for text in TEXTS]
+    for _ in range(2):
+        running_now, order = [], list(range(len(TEXTS)))
+        rng.shuffle(order)
+        for i in order:
+            job = harness.job(TEXTS[i], sampling=sampling, max_tokens=16)
+            running_now.append((i, harness.submit(job)))
+            n_before = rng.randint(0, 4)
+            running_now[-1][1].wait_until(
+                lambda c, n=n_before: c.n_tokens >= n or c.ends
+            )
+        for i, collector in running_now:
+            (answer,) = collector.wait()
+            assert answer.bits == expected[i].bits
+
+
+def test_a_seed_repeats_and_another_differs(harness):
+    first = alone(harness, TEXTS[0], SEEDED)
+    assert alone(harness, TEXTS[0], SEEDED).bits == first.bits
+    assert alone(harness, TEXTS[0], replace(SEEDED, seed=8)).tokens != first.tokens
+
+
+def test_resumed_from_a_prefix_of_any_length(harness):
+    vocab = harness.engine.vocab
+    prompt = vocab.tokenize(TEXTS[1] * 3)
+    expected = harness.answer(prompt)
+    for n_shared in (0, 1, 2, 7, 15, 31, len(prompt) - 1):
+        # Fill every slot so that the next request finds this prefix and no longer one.
+        for slot_id in range(4):
+            other = [*prompt[:n_shared], *vocab.tokenize("!?!? something else")]
+            harness.answer(other, max_tokens=1, slot_id=slot_id)
+        answer = harness.answer(prompt)
+        assert answer.usage.n_cached == n_shared
+        assert answer.bits == expected.bits
+
+
+def test_a_second_turn_runs_only_what_is_new(harness):
+    vocab = harness.engine.vocab
+    prompt = vocab.tokenize("Q: Name a river.\nA:")
+    first = harness.answer(prompt, max_tokens=12)
+    second = [*prompt, *first.tokens, *vocab.tokenize("\nQ: Another one.\nA:")]
+    resumed = harness.answer(second)
+    # The last token was drawn but not run.
+    assert resumed.usage.n_cached == len(prompt) + 11
+    for slot_id in range(4):
+        harness.answer("!!!!", max_tokens=1, slot_id=slot_id)
+    fresh = harness.answer(second)
+    assert fresh.usage.n_cached == 0
+    assert fresh.bits == resumed.bits
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, EVERYTHING, MIROSTAT])
+def test_choices_of_one_prompt_equal_requests_of_their_own(harness, sampling):
+    jobs = [
+        harness.job(
+            TEXTS[1],
+            sampling=replace(sampling, seed=sampling.seed + i),
+            index=i,
+            request_id="group",
+            group="group",
+        )
+        for i in range(6)
+    ]
+    answers = harness.submit(*jobs).wait()
+    for i, answer in enumerate(answers):
+        own = harness.answer(
+            TEXTS[1], sampling=replace(sampling, seed=sampling.seed + i)
+        )
+        assert answer.bits == own.bits
+    assert sum(a.usage.n_cached == a.usage.n_prompt for a in answers) == 5
+
+
+@pytest.mark.parametrize(
+    ("chunk", "shared", "threads"), [(1, 1, 1), (7, 3, 2), (300, 64, 2)]
+)
+def test_chunk_sizes_and_thread_counts_change_nothing(
+    harness, smollm2_path, chunk, shared, threads
+):
+    expected = [alone(harness, text, SEEDED) for text in TEXTS]
+
+    def plan(engine):
+        return replace(uniform(engine), prompt_chunk=chunk, shared_chunk=shared)
+
+    with running(
+        smollm2_path, plan, n_ctx=512, n_parallel=3, n_threads=threads
+    ) as other:
+        collectors = [
+            other.submit(other.job(text, sampling=SEEDED, max_tokens=16))
+            for text in TEXTS
+        ]
+        for collector, own in zip(collectors, expected, strict=True):
+            assert collector.wait()[0].bits == own.bits
+
+
+@pytest.mark.parametrize("make", [tiny_models.qwen3, tiny_models.qwen3_moe])
+def test_other_architectures(make):
+    with running(make(), uniform, n_ctx=512, n_parallel=4, n_threads=1) as h:
+        assert probe(h.engine, remember=False).is_row_invariant
+    with running(make(), uniform, n_ctx=512, n_parallel=4, n_threads=1) as h:
+        expected = [alone(h, text, SEEDED) for text in TEXTS]
+        collectors = [
+            h.submit(h.job(text, sampling=SEEDED, max_tokens=16)) for text in TEXTS
+        ]
+        for collector, own in zip(collectors, expected, strict=True):
+            assert collector.wait()[0].bits == own.bits
+
+
+def test_a_row_dependent_setting_is_found_and_taking_turns_is_still_exact(
+    smollm2_path,
+):
+    options = EngineOptions(n_ctx=512, n_parallel=3, n_threads=1, flash_attention=True)
+    engine = LlamaEngine(smollm2_path, options)
+    verdict = probe(engine, remember=False)
+    engine.close()
+    assert not verdict.is_row_invariant
+    assert "differ" in verdict.reason
+    with running(
+        smollm2_path,
+        lambda _: alone_plan(),
+        n_ctx=512,
+        n_parallel=3,
+        n_threads=1,
+        flash_attention=True,
+    ) as h:
+        long = TEXTS[1] * 6
+        expected = [alone(h, text, SEEDED) for text in (*TEXTS, long)]
+        for slot_id in range(3):
+            h.answer("!!!!", max_tokens=1, slot_id=slot_id)
+        collectors = [
+            h.submit(h.job(text, sampling=SEEDED, max_tokens=16))
+            for text in (*TEXTS, long)
+        ]
+        for collector, own in zip(collectors, expected, strict=True):
+            assert collector.wait()[0].bits == own.bits
+        again = alone(h, long, SEEDED)
+        assert again.usage.n_cached == 64
+        assert again.bits == expected[-1].bits

@@ -1,0 +1,243 @@
+"""The metrics page, read back with prometheus_client's own parser."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import pytest
+from hypothesis import given, strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from kinetic.actors.exposition import LLAMA_SERVER, SPECS, Facts, MetricsPage
+from kinetic.actors.messages import (
+    GenerationEnded,
+    GenerationMoved,
+    GenerationStarted,
+    Job,
+    JobDropped,
+    LineChanged,
+    PassDone,
+)
+from kinetic.actors.metrics import OUTCOMES, Board, Metrics, empty_view
+from kinetic.types import SamplingParams, Timings, Usage
+
+FACTS = Facts(n_ctx=64, build={"version": "1", "model": "m"})
+
+
+def values_of(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def page_of(board: Board, facts: Facts = FACTS) -> str:
+    return MetricsPage(board, facts).render().decode()
+
+
+def died(name: str, error: BaseException) -> None:
+    raise AssertionError(f"{name} died: {error}")
+
+
+def test_a_server_that_has_done_nothing_shows_numbers_only():
+    text = page_of(Board(empty_view(2)))
+    assert text.endswith("\n")
+    assert "nan" not in text.lower()
+    values = values_of(text)
+    assert values
+    assert all(math.isfinite(value) for value in values.values())
+    assert values["llamacpp:prompt_tokens_seconds", ()] == 0
+    assert values["llamacpp:n_busy_slots_per_decode", ()] == 0
+
+
+def test_every_metric_of_the_table_is_on_the_page_with_help_and_type():
+    text = page_of(Board(empty_view(1)))
+    lines = text.splitlines()
+    for spec in SPECS:
+        assert f"# TYPE {spec.name} {spec.kind}" in lines
+        assert f"# HELP {spec.name} {spec.meaning}" in lines
+
+
+def test_the_page_has_nothing_that_the_table_has_not_but_the_process():
+    families = text_string_to_metric_families(page_of(Board(empty_view(1))))
+    known = {spec.name.removesuffix("_total") for spec in SPECS}
+    others = {family.name for family in families} - known
+    assert others
+    assert all(name.startswith("process_") for name in others)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "prompt_tokens_total",
+        "prompt_tokens_cached_total",
+        "prompt_seconds_total",
+        "tokens_predicted_total",
+        "tokens_predicted_seconds_total",
+        "n_decode_total",
+        "n_tokens_max",
+        "spec_decode_num_draft_tokens_total",
+        "spec_decode_num_accepted_tokens_total",
+        "spec_decode_num_drafts_total",
+        "prompt_tokens_seconds",
+        "predicted_tokens_seconds",
+        "requests_processing",
+        "requests_deferred",
+        "n_busy_slots_per_decode",
+        "requests_total",
+    ],
+)
+def test_the_names_that_dashboards_for_llama_server_ask_for_are_there(name):
+    assert f"llamacpp:{name}" in {spec.name for spec in LLAMA_SERVER}
+
+
+def test_labels_with_quotes_breaks_and_backslashes_come_back_as_they_were():
+    odd = 'a "model"\\of\nmine.gguf'
+    text = page_of(Board(empty_view(1)), Facts(n_ctx=1, build={"model": odd}))
+    assert values_of(text)["kinetic_build_info", (("model", odd),)] == 1
+
+
+def test_slots_and_kept_tokens_are_told():
+    board = Board(empty_view(2))
+    metrics = Metrics(2, board, died)
+    job = Job(request_id="r", index=0, prompt=(1,), sampling=SamplingParams(seed=1))
+    metrics.hear(GenerationStarted(slot_id=0, job=job, n_cached=0))
+    metrics.hear(
+        PassDone(
+            seconds=0.1,
+            n_rows=2,
+            n_sequences=1,
+            n_prompt_rows=2,
+            n_max_tokens=2,
+            n_held=32,
+        )
+    )
+    values = values_of(page_of(board))
+    assert values["kinetic_slots", (("state", "idle"),)] == 1
+    assert values["kinetic_slots", (("state", "processing"),)] == 1
+    assert values["llamacpp:kv_cache_tokens", ()] == 32
+    assert values["llamacpp:kv_cache_usage_ratio", ()] == 32 / 128
+    assert values["kinetic_step_rows_bucket", (("le", "2.0"),)] == 1
+
+
+def test_the_averages_are_since_start():
+    board = Board(empty_view(1))
+    metrics = Metrics(1, board, died)
+    job = Job(request_id="r", index=0, prompt=(1,) * 8, sampling=SamplingParams(seed=1))
+    for _ in range(2):
+        metrics.hear(GenerationStarted(slot_id=0, job=job, n_cached=2))
+        metrics.hear(
+            GenerationEnded(
+                slot_id=0,
+                outcome="eos",
+                usage=Usage(n_prompt=8, n_cached=2, n_generated=4),
+                timings=Timings(queued_s=0, prompt_s=3, predicted_s=8),
+                n_prompt_done=8,
+            )
+        )
+    values = values_of(page_of(board))
+    assert values["llamacpp:prompt_tokens_seconds", ()] == 2
+    assert values["llamacpp:predicted_tokens_seconds", ()] == 0.5
+    # Asked twice, told twice: a scrape resets nothing.
+    assert values_of(page_of(board)).items() >= {
+        (("llamacpp:predicted_tokens_seconds", ()), 0.5)
+    }
+
+
+seconds = st.floats(0, 10)
+steps = st.lists(
+    st.tuples(st.sampled_from(["pass", "start", "move", "end", "drop"]), seconds),
+    max_size=30,
+)
+
+
+@given(steps)
+def test_counters_only_rise_whatever_is_told(story):
+    board = Board(empty_view(1))
+    metrics = Metrics(1, board, died)
+    page = MetricsPage(board, FACTS)
+    counters = {spec.name for spec in SPECS if spec.kind == "counter"}
+    n_generated, clock = 0, 0.0
+    before = values_of(page.render().decode())
+    for kind, spent in story:
+        clock += spent
+        timings = Timings(queued_s=0, prompt_s=clock, predicted_s=clock)
+        if kind == "pass":
+            metrics.hear(
+                PassDone(
+                    seconds=spent,
+                    n_rows=1,
+                    n_sequences=1,
+                    n_prompt_rows=0,
+                    n_max_tokens=int(spent),
+                )
+            )
+        elif kind == "start":
+            n_generated, clock = 0, 0.0
+            job = Job(
+                request_id="r", index=0, prompt=(1,) * 4, sampling=SamplingParams()
+            )
+            metrics.hear(GenerationStarted(slot_id=0, job=job, n_cached=0))
+        elif kind == "move":
+            n_generated += 1
+            metrics.hear(
+                GenerationMoved(
+                    slot_id=0,
+                    n_prompt_done=4,
+                    n_generated=n_generated,
+                    timings=timings,
+                )
+            )
+        elif kind == "end":
+            metrics.hear(
+                GenerationEnded(
+                    slot_id=0,
+                    outcome=OUTCOMES[int(spent) % len(OUTCOMES)],
+                    usage=Usage(n_prompt=4, n_cached=0, n_generated=n_generated),
+                    timings=timings,
+                    n_prompt_done=4,
+                )
+            )
+        else:
+            metrics.hear(JobDropped(outcome="cancelled"))
+        now = values_of(page.render().decode())
+        for (name, labels), value in now.items():
+            assert math.isfinite(value)
+            is_histogram = name.endswith(("_bucket", "_count", "_sum"))
+            if name in counters or (is_histogram and name.startswith("kinetic_")):
+                assert value >= before[name, labels], name
+        before = now
+
+
+def test_the_page_can_be_read_while_the_actor_counts():
+    board = Board(empty_view(1))
+    metrics = Metrics(1, board, died)
+    page = MetricsPage(board, FACTS)
+    stop = threading.Event()
+    torn: list[tuple[float, float]] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            values = values_of(page.render().decode())
+            passes = values["llamacpp:n_decode_total", ()]
+            observed = values["kinetic_step_seconds_count", ()]
+            if passes != observed:
+                torn.append((passes, observed))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    done = PassDone(
+        seconds=0.01, n_rows=1, n_sequences=1, n_prompt_rows=0, n_max_tokens=1
+    )
+    try:
+        for _ in range(2000):
+            metrics.hear(done)
+            metrics.hear(LineChanged(n_running=1, n_waiting=0))
+    finally:
+        stop.set()
+        reader.join(10)
+    assert torn == []
+    values = values_of(page.render().decode())
+    assert values["llamacpp:n_decode_total", ()] == 2000

@@ -1,0 +1,125 @@
+"""Text of a generation: UTF-8, stop strings, log-probabilities."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kinetic.actors.generation import OutputText, StopMatcher
+from kinetic.types import ContentPiece, TokenLogprob
+
+
+def run(pieces, stops=(), **named):
+    """All text of a generation fed `pieces`, and how it ended."""
+    text = OutputText(stops=stops, **named)
+    out, finish = [], None
+    for piece in pieces:
+        output = text.feed(piece)
+        out += [p.text for p in output.pieces]
+        finish = output.finish
+        if finish:
+            break
+    rest = text.end(truncated=finish is None)
+    out += [p.text for p in rest.pieces]
+    return "".join(out), finish or text.stopped
+
+
+def cuts(data):
+    return [data[i : i + 1] for i in range(len(data))]
+
+
+@pytest.mark.parametrize("text", ["🦊🧵 ёж 漢字", "e\u0301", "a\u200db", "👩‍👩‍👧"])
+def test_characters_of_several_tokens_come_out_whole(text):
+    text_out = OutputText()
+    for piece in cuts(text.encode()):
+        for part in text_out.feed(piece).pieces:
+            assert "\ufffd" not in part.text
+    assert run(cuts(text.encode()))[0] == text
+
+
+def test_a_character_that_never_ends_is_replaced_at_the_end():
+    assert run([b"a\xf0\x9f"])[0] == "a\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("text", "stops", "expected", "found"),
+    [
+        ("a b c d e f g h", ["e f g"], "a b c d ", "e f g"),
+        ("the brown fox", ["wn fo"], "the bro", "wn fo"),
+        ("x漢字y", ["漢字"], "x", "漢字"),
+        ("one two", ["two", "two three"], "one ", "two"),
+        ("aab", ["ab"], "a", "ab"),
+        ("aaab", ["aab"], "a", "aab"),
+        ("no stop here", ["zz"], "no stop here", None),
+        ("ends with a star", ["star!"], "ends with a star", None),
+    ],
+)
+def test_stop_strings_over_any_cut(text, stops, expected, found):
+    data = text.encode()
+    whole = run([data], stops)
+    single = run(cuts(data), stops)
+    for i in range(len(data) + 1):
+        assert run([data[:i], data[i:]], stops) == whole
+    assert single == whole
+    assert whole[0] == expected
+    assert (whole[1].stop_string if whole[1] else None) == found
+
+
+@given(
+    st.text(alphabet="ab", max_size=30),
+    st.lists(st.text(alphabet="ab", min_size=1, max_size=4), max_size=3),
+    st.lists(st.integers(0, 30), max_size=5),
+)
+def test_stop_strings_agree_with_a_plain_search(text, stops, at):
+    matcher = StopMatcher(stops)
+    points = sorted({0, len(text), *(min(i, len(text)) for i in at)})
+    out = ""
+    for first, end in zip(points[:-1], points[1:], strict=True):
+        if matcher.found is None:
+            out += matcher.feed(text[first:end])
+            assert text.startswith(out)
+    if matcher.found is None:
+        out += matcher.flush()
+    hits = [text.find(stop) for stop in stops if stop in text]
+    assert out == (text[: min(hits)] if hits else text)
+    assert (matcher.found is not None) == bool(hits)
+
+
+def test_only_what_may_become_a_stop_string_is_held_back():
+    matcher = StopMatcher(["###"])
+    assert matcher.feed("abc") == "abc"
+    assert matcher.feed("d#") == "d"
+    assert matcher.feed("e") == "#e"
+
+
+def entry(token_id, piece):
+    return TokenLogprob(token_id=token_id, piece=piece, logprob=-1.0)
+
+
+def test_log_probabilities_come_with_their_text_and_join_to_it():
+    text = OutputText(stops=["STOP"])
+    pieces = [b"a", b"\xf0\x9f", b"\xa6\x8a", b" S", b"o ST", b"OP!"]
+    out, logged = "", b""
+    for i, piece in enumerate(pieces):
+        output = text.feed(piece, entry(i, piece))
+        out += "".join(p.text for p in output.pieces)
+        logged += b"".join(e.piece for e in output.logprobs)
+        assert out.encode().startswith(logged)
+    end = text.end(truncated=False)
+    logged += b"".join(e.piece for e in end.logprobs)
+    assert out == "a🦊 So "
+    assert logged == out.encode()
+
+
+def test_log_probabilities_of_held_back_text_come_at_the_end():
+    text = OutputText(stops=["STOP"])
+    assert text.feed(b"ST", entry(0, b"ST")).logprobs == ()
+    end = text.end(truncated=True)
+    assert end.pieces == (ContentPiece("ST"),)
+    assert [e.token_id for e in end.logprobs] == [0]
+
+
+def test_an_indent_rule_ends_the_text_at_a_line_that_leaves_the_block():
+    text = "\n    a = 1\n\n    b = 2\nc = 3\n"
+    expected = "\n    a = 1\n\n    b = 2\n"
+    assert run(cuts(text.encode()), min_indent=4)[0] == expected
+    assert run([text.encode()], min_indent=4)[0] == expected
