@@ -107,6 +107,8 @@ class BackgroundDigest:
         with self._lock:
             if not self._is_started:
                 self._is_started = True
+                # From here on nobody who waits can cancel it for the others.
+                self._found.set_running_or_notify_cancel()
                 threading.Thread(target=self._find, name="digest", daemon=True).start()
         return self._found
 

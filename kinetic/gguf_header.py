@@ -135,17 +135,22 @@ class Header:
     tensors: tuple[Tensor, ...]
 
 
-def read_header(path: Path) -> Header:
-    """Read a file's header; raises ModelError when it cannot be read or makes no sense.
+def read_header(path: Path, *, most_items: int | None = None) -> Header:
+    """Read a file's header. Takes up to a second: not for the event loop.
 
-    Takes up to a second for a large vocabulary: not for the event loop.
+    Args:
+        path: The file, or the first part of a split one.
+        most_items: Longer lists, such as a vocabulary, are left empty; None keeps all.
+
+    Raises:
+        ModelError: The file cannot be read, or its header makes no sense.
     """
     try:
         with (
             path.open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
         ):
-            return _Reader(data).header()
+            return _Reader(data, most_items).header()
     except (OSError, ValueError, struct.error, IndexError) as error:
         raise ModelError(
             f"the header of {path.name} cannot be read: {error}"
@@ -155,8 +160,9 @@ def read_header(path: Path) -> Header:
 class _Reader:
     """Reads forward; struct raises behind the end of the data."""
 
-    def __init__(self, data: mmap.mmap | bytes) -> None:
+    def __init__(self, data: mmap.mmap | bytes, most_items: int | None) -> None:
         self._data = data
+        self._most_items = most_items
         self._at = 0
 
     def header(self) -> Header:
@@ -198,13 +204,26 @@ class _Reader:
 
     def _array(self) -> list[Any]:
         kind, count = self._unpack("IQ")
+        is_left_out = self._most_items is not None and count > self._most_items
         if kind == _STRING:
             self._check_count(count, 8)
+            if is_left_out:
+                self._skip_texts(count)
+                return []
             return [self._text() for _ in range(count)]
         # Arrays of arrays are allowed by the format and written by nobody.
         letter = _letter(kind)
         self._check_count(count, struct.calcsize("<" + letter))
+        if is_left_out:
+            self._at += count * struct.calcsize("<" + letter)
+            return []
         return list(self._unpack(f"{count}{letter}"))
+
+    def _skip_texts(self, count: int) -> None:
+        for _ in range(count):
+            n_bytes = self._unpack("Q")[0]
+            self._check_count(n_bytes, 1)
+            self._at += n_bytes
 
     def _tensor(self) -> Tensor:
         name = self._text()

@@ -55,6 +55,12 @@ def test_tensors_have_names_types_and_shapes(written):
     )
 
 
+def test_long_lists_are_left_out_on_demand_and_all_else_is_the_same(written):
+    whole, brief = read_header(written), read_header(written, most_items=2)
+    assert brief.values == {**whole.values, "x.texts": [], "x.ints": []}
+    assert brief.tensors == whole.tensors
+
+
 def test_every_shorter_file_is_refused_and_none_crashes(written, tmp_path):
     whole = written.read_bytes()
     end = whole.index(b"b.weight") + 40

@@ -49,6 +49,9 @@ class ApiHandler(web.RequestHandler):
     needs_json: ClassVar[bool] = True
     """Bodies must be sent as application/json, which browsers cannot do across
     sites without asking first."""
+    app_schemes: ClassVar[frozenset[str]] = frozenset()
+    """Schemes of origins that only installed programs have, allowed beside local web
+    pages."""
 
     def initialize(self, service: Service) -> None:
         """Keep what app.py gave; called by Tornado for each request."""
@@ -91,7 +94,8 @@ class ApiHandler(web.RequestHandler):
         if origin is None:
             return
         self.set_header("Vary", "Origin")
-        if not guard.is_allowed_origin(origin, self.service.options.cors_origins):
+        allowed = self.service.options.cors_origins
+        if not guard.is_allowed_origin(origin, allowed, self.app_schemes):
             raise HttpError(
                 status=403,
                 message="pages of this origin may not use the server; allow it with"

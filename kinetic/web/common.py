@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from kinetic.web.base import ApiHandler
-from kinetic.web.errors import HttpError
+from kinetic.web.errors import HttpError, ollama_body
 
 if TYPE_CHECKING:
     from kinetic.web.service import Service
@@ -52,6 +52,12 @@ class NotFoundHandler(ApiHandler):
             kind="not_found_error",
             code="not_found",
         )
+
+    def error_body(self, error: HttpError) -> dict[str, Any]:
+        """In the shape of the API that the path belongs to."""
+        if self.request.path.startswith("/api/"):
+            return ollama_body(error)
+        return super().error_body(error)
 
     def _message(self) -> str:
         asked = self.request.path

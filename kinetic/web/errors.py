@@ -98,3 +98,8 @@ def openai_body(error: HttpError) -> dict[str, Any]:
             **error.extra,
         }
     }
+
+
+def ollama_body(error: HttpError) -> dict[str, Any]:
+    """Ollama's shape: one string."""
+    return {"error": error.message}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 _LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain"})
 
@@ -72,11 +72,16 @@ def is_this_computer(host: str | None) -> bool:
         return False
 
 
-def is_allowed_origin(origin: str, allowed: Sequence[str]) -> bool:
+def is_allowed_origin(
+    origin: str, allowed: Sequence[str], app_schemes: Collection[str] = ()
+) -> bool:
     """Whether a page of this origin may use the server: local ones, and those named.
 
-    An allowed entry is a whole origin ("https://app.example", compared exactly after
-    parsing) or "*".
+    Args:
+        origin: The header's text.
+        allowed: Whole origins ("https://app.example", compared exactly after parsing),
+            or "*" for all.
+        app_schemes: Schemes of installed programs' own pages, which are local too.
     """
     if "*" in allowed:
         return True
@@ -86,7 +91,9 @@ def is_allowed_origin(origin: str, allowed: Sequence[str]) -> bool:
     if any(_normal(entry) == ours for entry in allowed):
         return True
     scheme = ours[0]
-    return scheme in {"http", "https"} and is_this_computer(ours[1])
+    if scheme in {"http", "https"}:
+        return is_this_computer(ours[1])
+    return scheme in app_schemes
 
 
 def _normal(origin: str) -> tuple[str, str, int | None] | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tornado import web
 
-from kinetic.web import openai
+from kinetic.web import ollama, openai
 from kinetic.web.common import HealthHandler, NotFoundHandler
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def all_routes() -> list[Route]:
         ("/health", HealthHandler),
         ("/v1/health", HealthHandler),
         *openai.ROUTES,
+        *ollama.ROUTES,
     ]
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from kinetic.digest import BackgroundDigest
 from kinetic.errors import KineticError, UnsupportedFeature
+from kinetic.store import shards
 from kinetic.web.stream import RequestStream
 
 if TYPE_CHECKING:
@@ -56,11 +59,14 @@ class Service:
     """Where prompts are built: templates and tokenising stay off the loop."""
     streams: set[RequestStream] = field(default_factory=set)
     """Requests that are being answered now."""
+    digest: BackgroundDigest = field(init=False)
+    """SHA-256 of the model file."""
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         """Nobody is being answered yet."""
         self._quiet.set()
+        self.digest = BackgroundDigest(shards(Path(self.info.path)))
 
     async def is_quiet(self, *, within_s: float) -> bool:
         """Wait until no request is being answered; False when time runs out."""

@@ -1,0 +1,3 @@
+from kinetic.web.ollama.handlers import ROUTES
+
+__all__ = ["ROUTES"]

@@ -1,0 +1,354 @@
+"""The handlers of Ollama's routes: read, have it answered, write."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from kinetic.actors.messages import Delta, Failed, Finished, SinkEvent
+from kinetic.errors import RequestError, UnsupportedFeature
+from kinetic.gguf_header import Header, read_header
+from kinetic.web import json_body
+from kinetic.web.base import ApiHandler, new_id
+from kinetic.web.errors import HttpError, ollama_body, to_http
+from kinetic.web.journal import Journal
+from kinetic.web.ndjson import LineStream
+from kinetic.web.ollama import describe, schema
+from kinetic.web.ollama.names import check_name, display_name
+from kinetic.web.ollama.render import Renderer, Shape, chat_shape, generate_shape
+from kinetic.web.service import ClientGone
+
+if TYPE_CHECKING:
+    from kinetic.web.stream import RequestStream
+
+DIGEST_WAIT_S = 1.0
+"""How long an answer waits for the model file to be read; a small one is by then."""
+
+
+class OllamaHandler(ApiHandler):
+    """Base of Ollama's routes: bodies of any content type, errors as one string."""
+
+    needs_json = False
+    # Ollama's clients are also programs with a web view, whose pages have origins of
+    # schemes that no web site can have.
+    app_schemes = frozenset({"app", "tauri", "vscode-webview", "vscode-file"})
+
+    def error_body(self, error: HttpError) -> dict[str, Any]:
+        """An error in Ollama's shape."""
+        return ollama_body(error)
+
+    def body(self) -> dict[str, Any]:
+        """The request's body; raises RequestError for anything but an object."""
+        if not self.request.body.strip():
+            raise RequestError("missing request body")
+        return json_body.parse(self.request.body)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What the served model is called: its id and its file's name."""
+        info = self.service.info
+        return info.id, Path(info.path).name
+
+    async def digest(self) -> str:
+        """The model file's SHA-256, or zeros while it is not known yet."""
+        found = asyncio.wrap_future(self.service.digest.ask())
+        try:
+            async with asyncio.timeout(DIGEST_WAIT_S):
+                return await found
+        except (TimeoutError, OSError):
+            return describe.UNKNOWN_DIGEST
+
+
+# --- What is served -----------------------------------------------------------------
+
+
+class RootHandler(OllamaHandler):
+    """GET /: the text that clients look for to see that somebody is there."""
+
+    def get(self) -> None:
+        """Say so."""
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.write("Ollama is running")
+
+
+class VersionHandler(OllamaHandler):
+    """GET /api/version: the version of Ollama's API that is spoken."""
+
+    def get(self) -> None:
+        """Tell it."""
+        self.send_json({"version": describe.API_VERSION})
+
+
+class TagsHandler(OllamaHandler):
+    """GET /api/tags: the models, which are one."""
+
+    async def get(self) -> None:
+        """List it."""
+        model = describe.listed(self.service.info, await self.digest())
+        self.send_json({"models": [model]})
+
+
+class PsHandler(OllamaHandler):
+    """GET /api/ps: the models in memory, which is the same one."""
+
+    async def get(self) -> None:
+        """List it."""
+        n_gpu_layers = self.service.options.n_gpu_layers
+        digest = await self.digest()
+        model = describe.loaded(self.service.info, digest, n_gpu_layers)
+        self.send_json({"models": [model]})
+
+
+@functools.lru_cache(maxsize=1)
+def _brief_header(path: Path) -> Header:
+    """Kept, since clients ask often; the loaded file does not change."""
+    return read_header(path, most_items=describe.MAX_BRIEF_ITEMS)
+
+
+class ShowHandler(OllamaHandler):
+    """POST /api/show: details, metadata, template and capabilities."""
+
+    async def post(self) -> None:
+        """Describe the model."""
+        body = self.body()
+        check_name(body, self.names)
+        path = Path(self.service.info.path)
+        read = read_header if schema.read_show(body) else _brief_header
+        header = await self.service.run(lambda: read(path))
+        self.send_json(describe.shown(self.service.info, header))
+
+
+# --- Answers ------------------------------------------------------------------------
+
+
+class AnswerHandler(OllamaHandler):
+    """What /api/chat and /api/generate do alike."""
+
+    deed: ClassVar[str]
+    shape: ClassVar[Shape]
+
+    async def post(self) -> None:
+        """Answer a request, streamed or whole."""
+        request_id, arrived_s = new_id("ollama-"), time.monotonic()
+        info = self.service.info
+
+        def read() -> tuple[str, schema.Asked]:
+            # Off the loop: a body of many megabytes takes a while to parse and check.
+            body = self.body()
+            model = self.model_of(body)
+            asking = schema.Asking(
+                model=model,
+                info=info,
+                facts=self.service.facts,
+                request_id=request_id,
+                arrived_s=arrived_s,
+            )
+            return model, self.read(body, asking)
+
+        model, asked = await self.service.run(read)
+        request = asked.request
+        if request is None:
+            renderer = Renderer(type(self).shape, model)
+            self.send_json(renderer.loaded(_now(), unloads=asked.unloads))
+            return
+        if info.kind != "text":
+            raise UnsupportedFeature(
+                f'"{model}" does not support {self.deed}: {_other_route(info.kind)}'
+            )
+        renderer = Renderer(type(self).shape, model, request.n_logprobs)
+        jobs = await self.service.prepare(request)
+        journal = Journal(self.request.path, jobs, stream=asked.stream)
+        try:
+            with self.open_stream(jobs) as stream:
+                if asked.stream:
+                    await self._send_stream(renderer, stream, journal)
+                else:
+                    await self._send_whole(renderer, stream, journal)
+        except ClientGone:
+            # Nobody is left to answer.
+            return
+        finally:
+            journal.end()
+
+    def model_of(self, body: Mapping[str, Any]) -> str:
+        """The name the client wrote; raises RequestError, or ModelNotFound."""
+        return check_name(body, self.names)
+
+    def read(self, body: Mapping[str, Any], asking: schema.Asking) -> schema.Asked:
+        """Read this route's body; raises RequestError."""
+        raise NotImplementedError
+
+    async def _send_whole(
+        self, renderer: Renderer, stream: RequestStream, journal: Journal
+    ) -> None:
+        deltas: list[Delta] = []
+        while events := await stream.read():
+            journal.saw(events)
+            for event in events:
+                if isinstance(event, Failed):
+                    raise event.error
+                if isinstance(event, Delta):
+                    deltas.append(event)
+                if isinstance(event, Finished):
+                    self.send_json(renderer.whole(deltas, event, _now()))
+
+    async def _send_stream(
+        self, renderer: Renderer, stream: RequestStream, journal: Journal
+    ) -> None:
+        out = LineStream(self)
+        while events := await stream.read():
+            journal.saw(events)
+            lines, failed = _rendered(renderer, events)
+            if failed is not None:
+                if isinstance(failed.error, ClientGone):
+                    raise failed.error
+                if not out.is_open and not lines:
+                    raise failed.error
+                # The status is out: what went wrong is the last line.
+                lines.append(self.error_body(to_http(failed.error)))
+            await out.send(lines)
+
+
+def _rendered(
+    renderer: Renderer, events: Sequence[SinkEvent]
+) -> tuple[list[dict[str, Any]], Failed | None]:
+    """The lines of some events up to a failure, and that failure."""
+    lines: list[dict[str, Any]] = []
+    now = _now()
+    for event in events:
+        if isinstance(event, Failed):
+            return lines, event
+        if isinstance(event, Delta):
+            lines += renderer.lines(event, now)
+        if isinstance(event, Finished):
+            lines.append(renderer.last_line(event, now))
+    return lines, None
+
+
+class ChatHandler(AnswerHandler):
+    """POST /api/chat."""
+
+    deed = "chat"
+    shape = staticmethod(chat_shape)
+
+    def read(self, body: Mapping[str, Any], asking: schema.Asking) -> schema.Asked:
+        """Read a conversation."""
+        return schema.read_chat(body, asking)
+
+
+class GenerateHandler(AnswerHandler):
+    """POST /api/generate."""
+
+    deed = "generate"
+    shape = staticmethod(generate_shape)
+
+    def model_of(self, body: Mapping[str, Any]) -> str:
+        """A missing name is an unknown one here."""
+        return check_name(body, self.names, is_needed=False)
+
+    def read(self, body: Mapping[str, Any], asking: schema.Asking) -> schema.Asked:
+        """Read a prompt."""
+        return schema.read_generate(body, asking)
+
+
+class EmbedHandler(OllamaHandler):
+    """POST /api/embed and /api/embeddings.
+
+    The one place where vectors will be made; every other model is told its own routes.
+    """
+
+    def post(self) -> None:
+        """Say what the model is for."""
+        body = self.body()
+        unknown = 'model "{}" not found, try pulling it first'
+        model = check_name(body, self.names, is_needed=False, unknown=unknown)
+        kind = self.service.info.kind
+        if kind != "embedding":
+            raise UnsupportedFeature(
+                f'"{model}" does not support embeddings: {_other_route(kind)}'
+            )
+        raise UnsupportedFeature("vectors are not served by this route yet")
+
+
+def _other_route(kind: str) -> str:
+    """What to use a model of some kind with."""
+    routes = {
+        "text": "it is a text model, use /api/chat or /api/generate",
+        "embedding": "it is an embedding model, use /api/embed",
+        "rerank": "it is a ranking model, use /v1/rerank",
+    }
+    return routes[kind]
+
+
+# --- Managing models ----------------------------------------------------------------
+
+
+class ManagingHandler(OllamaHandler):
+    """Routes that fetch, make, copy and delete models: none of them is served."""
+
+    def refuse(self) -> NoReturn:
+        """Say what this server does, and what manages models."""
+        name = display_name(self.service.info.id)
+        raise HttpError(
+            status=HTTPStatus.FORBIDDEN,
+            message=f"this server serves only {name} and manages no models; `kinetic"
+            " pull`, `kinetic list` and `kinetic rm` do, on the command line",
+            kind="permission_error",
+        )
+
+
+class ManagingPostHandler(ManagingHandler):
+    """POST /api/pull, /api/push, /api/create, /api/copy."""
+
+    def post(self) -> None:
+        """Refuse."""
+        self.refuse()
+
+
+class ManagingDeleteHandler(ManagingHandler):
+    """DELETE /api/delete."""
+
+    def delete(self) -> None:
+        """Refuse."""
+        self.refuse()
+
+
+class BlobsHandler(ManagingHandler):
+    """HEAD and POST /api/blobs/DIGEST: there are none, and none are taken."""
+
+    def post(self, _digest: str) -> None:
+        """Refuse."""
+        self.refuse()
+
+    async def head(self, *_args: str) -> None:
+        """No such blob."""
+        self.set_status(HTTPStatus.NOT_FOUND)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+ROUTES: list[tuple[str, type[ApiHandler]]] = [
+    ("/", RootHandler),
+    ("/api/version", VersionHandler),
+    ("/api/tags", TagsHandler),
+    ("/api/ps", PsHandler),
+    ("/api/show", ShowHandler),
+    ("/api/chat", ChatHandler),
+    ("/api/generate", GenerateHandler),
+    ("/api/embed", EmbedHandler),
+    ("/api/embeddings", EmbedHandler),
+    ("/api/pull", ManagingPostHandler),
+    ("/api/push", ManagingPostHandler),
+    ("/api/create", ManagingPostHandler),
+    ("/api/copy", ManagingPostHandler),
+    ("/api/delete", ManagingDeleteHandler),
+    ("/api/blobs/(.+)", BlobsHandler),
+]
