@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Labels = dict[str, str]
 
+_NOTHING = 1e-9
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
@@ -78,8 +80,8 @@ class HistogramSpec:
 
 
 def ratio(part: float, whole: float) -> float:
-    """A share or a speed; 0 where there is nothing yet, never NaN."""
-    return part / whole if whole > 0 else 0.0
+    """A share or a speed; 0 where there is next to nothing yet, always finite."""
+    return part / whole if whole > _NOTHING else 0.0
 
 
 def _one(

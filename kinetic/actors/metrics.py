@@ -284,12 +284,14 @@ class Metrics(KineticActor):
             self._observe(first_token=timings.queued_s + timings.prompt_s)
         totals = self.view.totals
         self._count(
-            prompt_tokens=totals.prompt_tokens + n_prompt_done - counted.n_prompt_done,
-            prompt_s=totals.prompt_s + timings.prompt_s - counted.prompt_s,
+            prompt_tokens=totals.prompt_tokens
+            + (n_prompt_done - counted.n_prompt_done),
+            # The difference first: added and then taken away, it could round down.
+            prompt_s=totals.prompt_s + (timings.prompt_s - counted.prompt_s),
             predicted_tokens=totals.predicted_tokens
-            + n_generated
-            - counted.n_generated,
-            predicted_s=totals.predicted_s + timings.predicted_s - counted.predicted_s,
+            + (n_generated - counted.n_generated),
+            predicted_s=totals.predicted_s
+            + (timings.predicted_s - counted.predicted_s),
         )
         self._counted[slot_id] = _Counted(
             n_prompt_done, n_generated, timings.prompt_s, timings.predicted_s
