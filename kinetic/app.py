@@ -187,7 +187,19 @@ def model_info(
         eos_token=vocab.text(vocab.eos),
         plan=plan.name,
         plan_reason=verdict.reason,
+        versions={"kinetic": __version__, **ffi.library_versions()},
     )
+
+
+def _build(info: ModelInfo) -> dict[str, str]:
+    """Labels of the build info among the metrics."""
+    return {
+        "version": __version__,
+        "engine": info.versions.get("llama_cpp_python", ""),
+        "model": info.id,
+        "ftype": info.ftype,
+        "plan": info.plan,
+    }
 
 
 def serve(options: ServeOptions) -> int:
@@ -225,6 +237,7 @@ class Server:
                 can_cut=engine.can_cut,
                 line_limit=self._options.line_limit,
                 on_death=self._actor_died,
+                build=_build(self._loaded.info),
             ),
         )
         with ThreadPoolExecutor(2, thread_name_prefix="prompt") as pool:
@@ -264,6 +277,7 @@ class Server:
             n_tokens=info.n_vocab,
             tokenize=vocab.tokenize_plain,
             detokenize=vocab.detokenize,
+            ends=tuple(sorted(vocab.ends)),
             sampling=info.sampling,
             n_slots=info.n_slots,
             max_tokens=self._options.max_tokens,

@@ -296,6 +296,8 @@ class ModelFacts:
     """Bytes of token ids that are known to be the vocabulary's; for echoed prompts."""
     sampling: SamplingParams
     """What fields that are not given default to."""
+    ends: Sequence[int] = ()
+    """Tokens that end an answer, which `ignore_eos` bans."""
     n_slots: int = 1
     max_tokens: int | None = None
     """The server's own limit of an answer whose request names none."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tornado import web
 
-from kinetic.web import ollama, openai
+from kinetic.web import llama_server, ollama, openai
 from kinetic.web.common import HealthHandler, NotFoundHandler
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def all_routes() -> list[Route]:
         ("/v1/health", HealthHandler),
         *openai.ROUTES,
         *ollama.ROUTES,
+        *llama_server.ROUTES,
     ]
 
 

@@ -14,18 +14,64 @@ from kinetic.store import shards
 from kinetic.web.stream import RequestStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from kinetic.actors.messages import Job, Sink
-    from kinetic.actors.metrics import MetricsView
     from kinetic.config import ServeOptions
-    from kinetic.model.prompt import PromptBuilder
-    from kinetic.types import GenerationRequest, ModelInfo
+    from kinetic.types import ChatInput, GenerationRequest, ModelInfo
     from kinetic.web.fields import ModelFacts
 
 
 T = TypeVar("T")
+
+
+class SlotShown(Protocol):
+    """One slot as it may be shown: its present or last request."""
+
+    @property
+    def slot_id(self) -> int:
+        """From 0 on."""
+
+    @property
+    def is_processing(self) -> bool:
+        """Whether it makes an answer now."""
+
+    @property
+    def job(self) -> Job | None:
+        """None before the first request."""
+
+    @property
+    def n_cached(self) -> int:
+        """Prompt tokens that were reused."""
+
+    @property
+    def n_prompt_done(self) -> int:
+        """Prompt tokens that stand, reused ones included."""
+
+    @property
+    def n_generated(self) -> int:
+        """Tokens drawn; told now and then while the answer is made."""
+
+    @property
+    def has_new_line(self) -> bool:
+        """Whether the answer has at least two lines."""
+
+    @property
+    def task(self) -> int:
+        """Counts the generations of the server from 0; -1 before the first."""
+
+
+class Shown(Protocol):
+    """What the actors show of themselves at one moment; never changed."""
+
+    @property
+    def slots(self) -> Sequence[SlotShown]:
+        """By their number."""
+
+    @property
+    def n_idle(self) -> int:
+        """Slots that serve nobody."""
 
 
 class Actors(Protocol):
@@ -41,8 +87,30 @@ class Actors(Protocol):
         """A sink saw the end of a job."""
 
     @property
-    def view(self) -> MetricsView:
-        """The metrics now."""
+    def view(self) -> Shown:
+        """The slots now."""
+
+    def metrics_page(self) -> bytes:
+        """All metrics now, in Prometheus' text format."""
+
+
+class Builder(Protocol):
+    """Makes prompts; slow, so called off the loop."""
+
+    def build(self, request: GenerationRequest) -> tuple[Job, ...]:
+        """One job per choice; raises RequestError for what cannot be served."""
+
+    def tokenize(
+        self,
+        content: str | Sequence[int | str],
+        *,
+        add_special: bool,
+        parse_special: bool,
+    ) -> list[int]:
+        """Token ids of text, ids, or a mix; raises RequestError for unknown ids."""
+
+    def chat_text(self, inputs: ChatInput) -> str:
+        """A conversation as the model reads it; raises RequestError."""
 
 
 @dataclass(slots=True)
@@ -52,7 +120,7 @@ class Service:
     info: ModelInfo
     options: ServeOptions
     actors: Actors
-    builder: PromptBuilder
+    builder: Builder
     facts: ModelFacts
     """What reading a request's fields needs to know of the model."""
     pool: Executor

@@ -1,0 +1,3 @@
+from kinetic.web.llama_server.handlers import ROUTES
+
+__all__ = ["ROUTES"]

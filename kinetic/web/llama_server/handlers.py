@@ -1,0 +1,324 @@
+"""The handlers of llama-server's own routes: read, have it answered, write."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from kinetic.actors.messages import Failed, SinkEvent
+from kinetic.web import json_body
+from kinetic.web.base import ApiHandler, new_id
+from kinetic.web.errors import HttpError, to_http
+from kinetic.web.journal import Journal
+from kinetic.web.llama_server import describe, schema
+from kinetic.web.llama_server.render import CompletionWriter, Style
+from kinetic.web.openai.schema import Arrival, read_chat
+from kinetic.web.service import ClientGone, wrong_kind
+from kinetic.web.sse import EventStream, next_events
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinetic.types import ChatInput
+    from kinetic.web.stream import RequestStream
+
+_STARTED_AT = int(time.time())
+
+
+class NativeHandler(ApiHandler):
+    """Base of these routes: bodies of any content type, llama-server's errors.
+
+    A foreign browser origin is refused before the body is read, as everywhere.
+    """
+
+    needs_json = False
+
+    def error_body(self, error: HttpError) -> dict[str, Any]:
+        """An error in llama-server's shape: the status as a number, then the text."""
+        return {
+            "error": {
+                "code": error.status,
+                "message": error.message,
+                "type": error.kind,
+                **error.extra,
+            }
+        }
+
+    def check_kind(self, kind: str) -> None:
+        """Raise a 501 unless the loaded model serves this, as llama-server does."""
+        if self.service.info.kind != kind:
+            raise not_supported(wrong_kind(self.service.info.kind))
+
+
+def not_supported(message: str) -> HttpError:
+    """What llama-server answers where a route is switched off."""
+    return HttpError(status=501, message=message, kind="not_supported_error")
+
+
+class CompletionHandler(NativeHandler):
+    """POST /completion: continues a prompt."""
+
+    async def post(self) -> None:
+        """Answer a request, streamed or whole."""
+        arrived_s = time.monotonic()
+        self.check_kind("text")
+        facts, body = self.service.facts, self.request.body
+
+        def read() -> schema.Completion:
+            # Off the loop: a body of many megabytes takes a while to parse and check.
+            return schema.read_completion(
+                json_body.parse(body),
+                facts,
+                request_id=new_id("completion-"),
+                arrived_s=arrived_s,
+            )
+
+        asked = await self.service.run(read)
+        jobs = await self.service.prepare(asked.request)
+        writer = CompletionWriter(
+            Style(
+                model=self.service.info.id,
+                stream=asked.stream,
+                return_tokens=asked.return_tokens,
+                return_progress=asked.return_progress,
+                timings_per_token=asked.timings_per_token,
+                response_fields=asked.response_fields,
+            ),
+            jobs,
+            facts.detokenize,
+            facts.ends,
+        )
+        journal = Journal(self.request.path, jobs, stream=asked.stream)
+        try:
+            with self.open_stream(jobs) as stream:
+                if asked.stream:
+                    await self._send_stream(stream, writer, journal, asked.ping_s)
+                else:
+                    await self._send_whole(asked, stream, writer, journal)
+        except ClientGone:
+            # Nobody is left to answer.
+            return
+        finally:
+            journal.end()
+
+    async def _send_whole(
+        self,
+        asked: schema.Completion,
+        stream: RequestStream,
+        writer: CompletionWriter,
+        journal: Journal,
+    ) -> None:
+        while events := await stream.read():
+            journal.saw(events)
+            for event in events:
+                if isinstance(event, Failed):
+                    raise event.error
+                writer.objects(event)
+        answers = writer.whole()
+        self.send_json(answers if asked.is_list else answers[0])
+
+    async def _send_stream(
+        self,
+        stream: RequestStream,
+        writer: CompletionWriter,
+        journal: Journal,
+        ping_s: float | None,
+    ) -> None:
+        out = EventStream(self)
+        while (events := await next_events(stream, silence_s=ping_s)) != []:
+            if events is None:
+                await out.comment()
+                continue
+            journal.saw(events)
+            objects, failed = _rendered(events, writer)
+            if failed is not None and not out.is_open and not objects:
+                raise failed.error
+            await out.send(objects)
+            if failed is not None:
+                # The last event; there is no [DONE] on this route in any case.
+                await out.send([self.error_body(to_http(failed.error))])
+                return
+
+
+def _rendered(
+    events: Sequence[SinkEvent], writer: CompletionWriter
+) -> tuple[list[Any], Failed | None]:
+    """The objects of some events up to the first failure, and that failure."""
+    objects: list[Any] = []
+    for event in events:
+        if isinstance(event, Failed):
+            if isinstance(event.error, ClientGone):
+                raise event.error
+            return objects, event
+        objects += writer.objects(event)
+    return objects, None
+
+
+class TokenizeHandler(NativeHandler):
+    """POST /tokenize: text to token ids."""
+
+    async def post(self) -> None:
+        """Tokenise, off the loop."""
+        body = self.request.body
+
+        def work() -> list[Any]:
+            asked = schema.read_tokenize(json_body.parse(body))
+            tokens = self.service.builder.tokenize(
+                asked.content,
+                add_special=asked.add_special,
+                parse_special=asked.parse_special,
+            )
+            if not asked.with_pieces:
+                return tokens
+            return [{"id": token, "piece": self._piece(token)} for token in tokens]
+
+        self.send_json({"tokens": await self.service.run(work)})
+
+    def _piece(self, token: int) -> str | list[int]:
+        piece = self.service.facts.detokenize([token])
+        try:
+            return piece.decode()
+        except UnicodeDecodeError:
+            # Part of a character has no place in a string.
+            return list(piece)
+
+
+class DetokenizeHandler(NativeHandler):
+    """POST /detokenize: token ids to text."""
+
+    async def post(self) -> None:
+        """Join the tokens, off the loop."""
+        body, facts = self.request.body, self.service.facts
+
+        def work() -> str:
+            tokens = schema.read_detokenize(json_body.parse(body), facts)
+            return facts.detokenize(tokens).decode("utf-8", "replace")
+
+        self.send_json({"content": await self.service.run(work)})
+
+
+class ApplyTemplateHandler(NativeHandler):
+    """POST /apply-template: a conversation as the model would read it."""
+
+    async def post(self) -> None:
+        """Render without answering; takes the body of a chat completion."""
+        self.check_kind("text")
+        body = self.request.body
+
+        def work() -> str:
+            asked = read_chat(
+                json_body.parse(body),
+                self.service.facts,
+                Arrival(request_id="", arrived_s=0.0),
+            )
+            inputs: ChatInput = asked.request.inputs[0]  # type: ignore[assignment]
+            return self.service.builder.chat_text(inputs)
+
+        self.send_json({"prompt": await self.service.run(work)})
+
+
+class PropsHandler(NativeHandler):
+    """GET /props: the model, its defaults and how it is run."""
+
+    def get(self) -> None:
+        """Tell."""
+        most = self.service.options.max_tokens
+        self.send_json(describe.props(self.service.info, max_tokens=most))
+
+    def post(self) -> None:
+        """Nothing can be changed while the server runs."""
+        raise not_supported("properties cannot be changed: restart with other flags")
+
+
+class SlotsHandler(NativeHandler):
+    """GET /slots: what each slot does or last did."""
+
+    def get(self) -> None:
+        """Tell; with fail_on_no_slot, a 503 where none is idle."""
+        service = self.service
+        view = service.actors.view
+        if self.get_query_argument("fail_on_no_slot", "") and view.n_idle == 0:
+            raise HttpError(
+                status=503,
+                message="no slot is idle",
+                kind="unavailable_error",
+                headers={"Retry-After": "1"},
+            )
+        shows = service.options.show_prompts
+        found = describe.slots(
+            view.slots,
+            n_ctx=service.info.n_ctx,
+            detokenize=service.facts.detokenize if shows else None,
+        )
+        self.send_json(found)
+
+
+class SlotHandler(NativeHandler):
+    """POST /slots/{id}: save, restore and erase, which llama-server can be told."""
+
+    def post(self, slot_id: str = "") -> None:
+        """A slot's memory belongs to the server."""
+        raise not_supported(
+            f"slot {slot_id} cannot be saved, restored or erased: what slots keep is"
+            " reused by itself"
+        )
+
+
+class MetricsHandler(NativeHandler):
+    """GET /metrics: Prometheus text; always on."""
+
+    def get(self) -> None:
+        """Render the published view; no actor is asked."""
+        page = self.service.actors.metrics_page()
+        self.set_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+        self.set_header("Process-Start-Time-Unix", str(_STARTED_AT))
+        self.write(page)
+
+
+class LoraAdaptersHandler(NativeHandler):
+    """GET and POST /lora-adapters: there are none."""
+
+    def get(self) -> None:
+        """List them."""
+        self.send_json([])
+
+    def post(self) -> None:
+        """Scales can be set for none."""
+        if self.request.body.strip() not in {b"", b"[]"}:
+            raise not_supported("no adapters are served")
+        self.send_json({"success": True})
+
+
+class InfillHandler(NativeHandler):
+    """POST /infill: text between a prefix and a suffix."""
+
+    def post(self) -> None:
+        """Not served."""
+        raise not_supported("infill is not served: use /completion")
+
+
+class EmbeddingHandler(NativeHandler):
+    """POST /embedding: vectors, from an embedding model."""
+
+    def post(self) -> None:
+        """Say which model this needs, or which route the model serves."""
+        self.check_kind("embedding")
+        raise not_supported("vectors are not served on this route")
+
+
+ROUTES: list[tuple[str, type[ApiHandler]]] = [
+    ("/completion", CompletionHandler),
+    ("/completions", CompletionHandler),
+    ("/tokenize", TokenizeHandler),
+    ("/detokenize", DetokenizeHandler),
+    ("/apply-template", ApplyTemplateHandler),
+    ("/props", PropsHandler),
+    ("/slots", SlotsHandler),
+    (r"/slots/(\d+)", SlotHandler),
+    ("/metrics", MetricsHandler),
+    ("/v1/metrics", MetricsHandler),
+    ("/lora-adapters", LoraAdaptersHandler),
+    ("/infill", InfillHandler),
+    ("/embedding", EmbeddingHandler),
+    ("/embeddings", EmbeddingHandler),
+]
