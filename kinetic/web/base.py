@@ -58,6 +58,7 @@ class ApiHandler(web.RequestHandler):
         self.service = service
         self._stream: RequestStream | None = None
         self._is_gone = False
+        self._allowed_origin: str | None = None
 
     # --- Guards ---------------------------------------------------------------------
 
@@ -93,7 +94,6 @@ class ApiHandler(web.RequestHandler):
     def _check_origin(self, origin: str | None) -> None:
         if origin is None:
             return
-        self.set_header("Vary", "Origin")
         allowed = self.service.options.cors_origins
         if not guard.is_allowed_origin(origin, allowed, self.app_schemes):
             raise HttpError(
@@ -102,8 +102,16 @@ class ApiHandler(web.RequestHandler):
                 " --cors-origin",
                 kind="permission_error",
             )
-        self.set_header("Access-Control-Allow-Origin", origin)
-        self.set_header("Access-Control-Allow-Credentials", "true")
+        self._allowed_origin = origin
+        self._set_origin_headers()
+
+    def _set_origin_headers(self) -> None:
+        """Let the browser show the answer, an error's too, to an allowed page."""
+        if "Origin" in self.request.headers:
+            self.set_header("Vary", "Origin")
+        if self._allowed_origin is not None:
+            self.set_header("Access-Control-Allow-Origin", self._allowed_origin)
+            self.set_header("Access-Control-Allow-Credentials", "true")
 
     def _check_key(self) -> None:
         keys = self.service.options.api_keys
@@ -138,9 +146,11 @@ class ApiHandler(web.RequestHandler):
     def methods(cls) -> list[str]:
         """The methods that this route answers."""
         names = ("GET", "HEAD", "POST", "DELETE")
-        base = web.RequestHandler
+        # `head` is ours for all, and answers where there is a `get`.
         own = [
-            n for n in names if getattr(cls, n.lower()) is not getattr(base, n.lower())
+            name
+            for name in names
+            if getattr(cls, name.lower()) is not getattr(ApiHandler, name.lower())
         ]
         if "GET" in own and "HEAD" not in own:
             own.insert(1, "HEAD")
@@ -180,8 +190,8 @@ class ApiHandler(web.RequestHandler):
             error = to_http(cause or RuntimeError(status_code))
         for name, value in error.headers.items():
             self.set_header(name, value)
-        if "Origin" in self.request.headers:
-            self.set_header("Vary", "Origin")
+        # Tornado has cleared what was set before the error.
+        self._set_origin_headers()
         self.send_json(self.error_body(error), status=error.status)
         self.finish()
 
