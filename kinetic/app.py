@@ -27,6 +27,7 @@ from kinetic.model.defaults import recommended_sampling
 from kinetic.model.engine import EngineOptions, LlamaEngine
 from kinetic.model.probe import Verdict, probe
 from kinetic.model.prompt import PromptBuilder
+from kinetic.store import model_stem, shards
 from kinetic.types import ModelInfo
 from kinetic.web.fields import ModelFacts
 from kinetic.web.routes import application
@@ -163,14 +164,14 @@ def model_info(
     """What the handlers tell of the model."""
     model, vocab, path = engine.model, engine.vocab, Path(options.model)
     return ModelInfo(
-        id=options.alias or path.stem,
+        id=options.alias or model_stem(path.name),
         path=str(path),
         kind=engine.kind,
         architecture=engine.architecture,
         description=model.description,
         ftype=model.ftype,
         n_params=model.n_params,
-        size_bytes=path.stat().st_size,
+        size_bytes=sum(part.stat().st_size for part in shards(path)),
         n_vocab=model.n_vocab,
         n_embd=model.n_embd,
         n_ctx_train=model.n_ctx_train,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kinetic.errors import ModelError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 FILE_TYPES: Final = {
@@ -133,6 +134,16 @@ class Header:
     values: dict[str, Any]
     """Numbers, booleans, texts and lists of these."""
     tensors: tuple[Tensor, ...]
+
+
+def read_headers(paths: Sequence[Path], *, most_items: int | None = None) -> Header:
+    """The header of a model of one or more files: the first one's values, all tensors.
+
+    See `read_header`.
+    """
+    headers = [read_header(path, most_items=most_items) for path in paths]
+    tensors = tuple(tensor for header in headers for tensor in header.tensors)
+    return Header(headers[0].values, tensors)
 
 
 def read_header(path: Path, *, most_items: int | None = None) -> Header:

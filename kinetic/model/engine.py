@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kinetic.errors import InternalError, ModelError
-from kinetic.model import ffi
+from kinetic.gguf_header import read_header
+from kinetic.model import ffi, pooling
 from kinetic.model.vocab import Vocab
+from kinetic.store import shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,9 +21,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+_log = logging.getLogger(__name__)
+
 MIB: Final = 1 << 20
 _MAGIC = b"GGUF"
-_POOLING = {"none": 0, "mean": 1, "cls": 2, "last": 3, "rank": 4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +59,11 @@ class LlamaEngine:
         progress: Callable[[float], None] | None = None,
         free_bytes: int | None = None,
     ) -> None:
-        check_file(path)
+        parts = shards(path)
+        for part in parts:
+            check_file(part)
         free = free_memory() if free_bytes is None else free_bytes
-        size = path.stat().st_size
+        size = sum(part.stat().st_size for part in parts)
         if size > free:
             message = (
                 f"{path.name} needs {size // MIB} MiB and {free // MIB} MiB of memory"
@@ -65,10 +71,12 @@ class LlamaEngine:
             )
             raise ModelError(message)
         self.path = path
+        self.serving = pooling.serving(read_header(path, most_items=0), options.pooling)
         self.model = ffi.Model(
             path,
             n_gpu_layers=options.n_gpu_layers,
-            extra_buffers=options.extra_buffers,
+            # An input that is always run alone may use every fast kernel.
+            extra_buffers=options.extra_buffers or self.kind != "text",
             progress=progress,
         )
         try:
@@ -81,23 +89,20 @@ class LlamaEngine:
         self.metadata = self.model.metadata()
         self.architecture = self.metadata.get("general.architecture", "")
         self.vocab = Vocab(self.model)
-        self.pooling = self._pooling(options.pooling)
-        self.is_encoder = self.model.has_encoder and not self.model.has_decoder
-        n_ctx = options.n_ctx or self.model.n_ctx_train or 2048
+        n_ctx = self._choose_context(options, free)
         per_sequence = sequence_bytes(self.metadata, self.architecture, n_ctx)
         n_parallel = options.n_parallel or default_parallel(per_sequence, free)
-        if self.kind != "text":
-            n_parallel = 1
-        threads = options.n_threads or default_threads()
         n_batch = options.n_batch
         if self.kind != "text":
-            n_batch = max(n_ctx, 512)
+            n_parallel = 1
+            if not self.serving.splits:
+                n_batch = n_ctx
         self.options = replace(
             options,
             n_ctx=n_ctx,
             n_parallel=n_parallel,
             n_batch=n_batch,
-            n_threads=threads,
+            n_threads=options.n_threads or default_threads(),
         )
         self.context = ffi.Context(
             self.model,
@@ -105,51 +110,71 @@ class LlamaEngine:
                 n_ctx=n_ctx,
                 n_sequences=n_parallel,
                 n_batch=n_batch,
-                n_threads=threads,
-                # Encoders run one text a pass, which is exact by construction.
-                flash_attention=options.flash_attention or self.is_encoder,
-                pooling=-1 if options.pooling is None else _POOLING[options.pooling],
+                n_threads=self.options.n_threads,
+                flash_attention=options.flash_attention or self.kind != "text",
+                pooling=pooling.POOLINGS[self.serving.pooling],
                 embeddings=self.kind != "text",
             ),
         )
-        self.n_ctx = self.context.n_ctx
+        self.n_ctx = n_ctx if self.kind != "text" else self.context.n_ctx
         self.n_sequences = n_parallel
         self.n_batch = self.context.n_batch
         # Recurrent memory holds only its last state: it cannot step back.
         self.can_cut = not (self.model.is_recurrent or self.model.is_hybrid)
 
-    def _pooling(self, asked: str | None) -> str:
-        if asked is not None:
-            return asked
-        key = f"{self.architecture}.pooling_type"
-        number = self.metadata.get(key, "0")
-        names = {str(value): name for name, value in _POOLING.items()}
-        return names.get(number, "none")
+    def _choose_context(self, options: EngineOptions, free: int) -> int:
+        trained = self.model.n_ctx_train or 2048
+        n_ctx = options.n_ctx or trained
+        if self.kind == "text":
+            return n_ctx
+        # Behind the trained length there may be no position to read: an abort.
+        most = trained
+        if not self.serving.splits:
+            most = pooling.longest_input(
+                n_ctx=trained,
+                n_vocab=self.model.n_vocab,
+                n_embd=self.model.n_embd,
+                free_bytes=free,
+            )
+        if n_ctx > most:
+            why = "the model was trained for" if most == trained else "memory allows"
+            _log.warning("inputs of at most %d tokens are taken: %s no more", most, why)
+        return min(n_ctx, most)
 
     @property
     def kind(self) -> str:
         """What the model serves: "text", "embedding" or "rerank"."""
-        if self.pooling == "rank":
-            return "rerank"
-        if self.pooling != "none" or (
-            self.model.has_encoder and not self.model.has_decoder
-        ):
-            return "embedding"
-        if self.architecture in _ENCODERS:
-            return "embedding"
-        return "text"
+        return self.serving.kind
+
+    @property
+    def n_vector(self) -> int:
+        """Length of a vector; for scores, how many the head gives."""
+        is_rank = self.serving.pooling == "rank"
+        return self.model.n_cls_out if is_rank else self.model.n_embd_out
+
+    def parts(self, n_tokens: int) -> tuple[tuple[int, int], ...]:
+        """The passes of an input as (first, end)."""
+        return pooling.parts(
+            n_tokens, n_batch=self.n_batch, splits=self.serving.splits
+        )
 
     def decode(self, rows: Sequence[ffi.Rows]) -> list[npt.NDArray[np.float32]]:
         """Run one pass; one [n_logits, n_vocab] float32, read-only, per part."""
         return self.context.decode(rows)
 
-    def embed(self, rows: ffi.Rows) -> npt.NDArray[np.float32]:
-        """Run one whole input; its pooled vector [n], or [n_tokens, n] unpooled."""
-        pooled = self.pooling != "none"
-        n_out = self.model.n_embd_out
-        if self.pooling == "rank":
-            n_out = self.model.n_cls_out
-        return self.context.embed(rows, pooled=pooled, n_out=n_out)
+    def embed(self, rows: ffi.Rows, *, is_last: bool) -> npt.NDArray[np.float32] | None:
+        """Run one of an input's `parts`; its vector behind the last one.
+
+        Returns [n_vector] float32, read-only, or one for each token where nothing is
+        pooled: [n_tokens, n_vector].
+        """
+        if rows.first == 0:
+            self.context.clear(rows.sequence)
+        if not is_last:
+            self.context.fill(rows)
+            return None
+        is_pooled = self.serving.pooling != "none"
+        return self.context.embed(rows, is_pooled=is_pooled, n_out=self.n_vector)
 
     def cut(self, sequence: int, n_keep: int) -> None:
         """Drop a sequence's memory from position `n_keep` on.
@@ -174,21 +199,6 @@ class LlamaEngine:
         """Free the context, then the model."""
         self.context.close()
         self.model.close()
-
-
-_ENCODERS = frozenset(
-    {
-        "bert",
-        "nomic-bert",
-        "nomic-bert-moe",
-        "jina-bert-v2",
-        "jina-bert-v3",
-        "modern-bert",
-        "neo-bert",
-        "eurobert",
-        "gemma-embedding",
-    }
-)
 
 
 def check_file(path: Path) -> None:

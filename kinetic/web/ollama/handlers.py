@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from kinetic.actors.messages import Delta, Failed, Finished, SinkEvent
 from kinetic.errors import RequestError, UnsupportedFeature
-from kinetic.gguf_header import Header, read_header
+from kinetic.gguf_header import Header, read_headers
+from kinetic.store import shards
 from kinetic.web import json_body
 from kinetic.web.base import ApiHandler, new_id
 from kinetic.web.errors import HttpError, ollama_body, to_http
@@ -108,7 +109,11 @@ class PsHandler(OllamaHandler):
 @functools.lru_cache(maxsize=1)
 def _brief_header(path: Path) -> Header:
     """Kept, since clients ask often; the loaded file does not change."""
-    return read_header(path, most_items=describe.MAX_BRIEF_ITEMS)
+    return read_headers(shards(path), most_items=describe.MAX_BRIEF_ITEMS)
+
+
+def _whole_header(path: Path) -> Header:
+    return read_headers(shards(path))
 
 
 class ShowHandler(OllamaHandler):
@@ -119,7 +124,7 @@ class ShowHandler(OllamaHandler):
         body = self.body()
         check_name(body, self.names)
         path = Path(self.service.info.path)
-        read = read_header if schema.read_show(body) else _brief_header
+        read = _whole_header if schema.read_show(body) else _brief_header
         header = await self.service.run(lambda: read(path))
         self.send_json(describe.shown(self.service.info, header))
 
