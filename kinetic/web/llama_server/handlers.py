@@ -270,7 +270,7 @@ class MetricsHandler(NativeHandler):
     def get(self) -> None:
         """Render the published view; no actor is asked."""
         page = self.service.actors.metrics_page()
-        self.set_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+        self.set_header("Content-Type", "text/plain; version=0.0.4")
         self.set_header("Process-Start-Time-Unix", str(_STARTED_AT))
         self.write(page)
 

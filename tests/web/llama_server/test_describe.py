@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kinetic.actors.messages import Job
 from kinetic.types import ModelInfo, SamplingParams
@@ -85,14 +85,10 @@ def test_props_tell_the_models_defaults():
 
 def test_a_second_template_for_tools_is_told_where_the_file_has_one():
     key = "tokenizer.chat_template.tool_use"
-    with_it = ModelInfo(**{**_fields(INFO), "metadata": {key: "{{ y }}"}})
+    with_it = replace(INFO, metadata={key: "{{ y }}"})
     assert (
         describe.props(with_it, max_tokens=None)["chat_template_tool_use"] == "{{ y }}"
     )
-
-
-def _fields(info: ModelInfo) -> dict:
-    return {name: getattr(info, name) for name in info.__dataclass_fields__}
 
 
 def test_a_slot_that_has_served_nobody_tells_little():

@@ -407,7 +407,8 @@ def test_a_shape_needs_its_end():
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_fields_that_would_change_the_answer_are_refused(name):
-    for nothing in (None, False, "", [], {}):
+    nothings: tuple[object, ...] = (None, False, "", [], {})
+    for nothing in nothings:
         read(**{name: nothing})
     with pytest.raises(UnsupportedFeature) as caught:
         read(**{name: [1]})
