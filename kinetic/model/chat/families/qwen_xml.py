@@ -1,0 +1,130 @@
+"""Qwen3.5's and LFM3's calls: tags round names and bare values, which are no XML.
+
+`<tool_call>` `<function=NAME>` `<parameter=KEY>` value `</parameter>` … `</function>`
+`</tool_call>`, with newlines between that may be missing. There are no attributes and
+no entities; a value's type is known from the tool's schema alone.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+from kinetic.model.chat.arguments import FoundCall, Tools
+from kinetic.model.chat.families.contract import CallSyntax, read_closer
+from kinetic.model.chat.families.json_calls import read_json_calls, read_next_object
+from kinetic.model.chat.openers import Opener
+from kinetic.model.chat.source import Mismatch, Reading, Source, skip_blanks
+
+CALL = "<tool_call>"
+CALL_END = "</tool_call>"
+FUNCTION = "<function="
+FUNCTION_END = "</function>"
+PARAMETER = "<parameter="
+PARAMETER_END = "</parameter>"
+
+NAME_ENDS = ">\n"
+KEY = re.compile(r"[^>\n]+")
+MAX_KEY = 256
+VALUE_RUN = re.compile(r"[^<]+")
+
+
+class TaggedCalls(CallSyntax):
+    """Calls in `<tool_call>`, as JSON objects or as tags."""
+
+    openers: ClassVar[tuple[Opener, ...]] = (Opener(CALL),)
+    markers: ClassVar[tuple[str, ...]] = (CALL, CALL_END)
+
+    def read(
+        self, source: Source, tools: Tools, opener: str
+    ) -> Reading[list[FoundCall]]:
+        """Reads one function in tags, one call object, or a list of those."""
+        source.take(len(opener))
+        char = yield from skip_blanks(source)
+        if char and char in "{[":
+            return (yield from read_json_calls(source, tools))
+        yield from source.expect(FUNCTION)
+        return [(yield from read_function(source, tools))]
+
+    def read_more(
+        self, source: Source, tools: Tools, opener: str
+    ) -> Reading[list[FoundCall]]:
+        """Reads the closing tag, or another object before it."""
+        del opener
+        if (yield from read_closer(source, CALL_END)):
+            return []
+        return (yield from read_next_object(source, tools))
+
+
+class QwenXml(TaggedCalls):
+    """As TaggedCalls, but a function's tag alone also opens a call."""
+
+    openers: ClassVar[tuple[Opener, ...]] = (Opener(CALL), Opener(FUNCTION))
+    markers: ClassVar[tuple[str, ...]] = (
+        CALL,
+        CALL_END,
+        FUNCTION,
+        FUNCTION_END,
+        PARAMETER,
+        PARAMETER_END,
+    )
+
+    def read(
+        self, source: Source, tools: Tools, opener: str
+    ) -> Reading[list[FoundCall]]:
+        """Reads one function in tags, one call object, or a list of those."""
+        if opener == FUNCTION:
+            source.take(len(opener))
+            return [(yield from read_function(source, tools))]
+        return (yield from super().read(source, tools, opener))
+
+
+def read_function(source: Source, tools: Tools) -> Reading[FoundCall]:
+    """Reads the name behind `<function=`, and the parameters up to the closing tag.
+
+    Raises:
+        Mismatch: The function is unknown, or what follows is no parameter.
+    """
+    ends = [name + end for name in tools for end in NAME_ENDS]
+    name = (yield from source.expect(*ends))[:-1]
+    arguments: dict[str, Any] = {}
+    while True:
+        yield from skip_blanks(source)
+        tag = yield from source.expect(PARAMETER, FUNCTION_END, CALL_END)
+        if tag != PARAMETER:
+            return FoundCall(name, arguments)
+        key = yield from source.read_run(KEY)
+        if not key or len(key) > MAX_KEY:
+            raise Mismatch
+        # A newline that ends the name is also the one before the value.
+        if (yield from source.expect(">", "\n")) == ">":
+            yield from source.accept("\n")
+        value = yield from _read_text(source)
+        arguments[key] = tools.typed(name, key, value)
+
+
+def _read_text(source: Source) -> Reading[str]:
+    """Reads a value up to its closing tag, and one newline less than there is.
+
+    A value may hold the closing tag itself: it counts only if the text goes on with
+    another tag of the call.
+    """
+    parts: list[str] = []
+    while True:
+        parts.append(source.run(VALUE_RUN))
+        if not (source.now or (yield from source.peek())):
+            raise Mismatch
+        if source.now != "<":
+            continue
+        if not (yield from source.accept(PARAMETER_END)):
+            parts.append(source.take(1))
+            continue
+        start = source.mark()
+        yield from skip_blanks(source)
+        is_end = yield from source.choose((PARAMETER, FUNCTION_END, CALL_END))
+        if not is_end:
+            source.rewind(start)
+        source.release()
+        if is_end:
+            return "".join(parts).removesuffix("\n")
+        parts.append(PARAMETER_END)
