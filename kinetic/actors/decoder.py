@@ -15,6 +15,7 @@ from kinetic.actors.messages import (
     FeedFailed,
     Logits,
     PassDone,
+    RatesMeasured,
     Restore,
     Restored,
     SnapshotTaken,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from kinetic.model.api import Engine
 
 _log = logging.getLogger(__name__)
+
+_RATE_ROWS = 16  # prompt rows from which on a pass tells the prompt's speed
 
 
 @dataclass(slots=True)
@@ -102,7 +105,12 @@ class Decoder(KineticActor):
             self._n_past[cut.slot_id] = cut.n_keep
 
     def _restore(self, restore: Restore) -> None:
+        started = time.perf_counter()
         fits = self._engine.restore(restore.slot_id, restore.state)
+        seconds = max(time.perf_counter() - started, 1e-9)
+        if fits and self._peers.cache is not None:
+            rate = RatesMeasured(restore_bytes_per_s=len(restore.state) / seconds)
+            tell(self._peers.cache, rate)
         self._n_past[restore.slot_id] = restore.n_tokens if fits else 0
         if not fits:
             _log.warning("a kept state does not fit this engine, it is not used")
@@ -111,7 +119,9 @@ class Decoder(KineticActor):
     def _snapshot(self, message: TakeSnapshot) -> None:
         slot_id = message.slot_id
         taken = SnapshotTaken(
-            state=self._engine.snapshot(slot_id), n_past=self._n_past[slot_id]
+            purpose=message.purpose,
+            state=self._engine.snapshot(slot_id),
+            n_past=self._n_past[slot_id],
         )
         tell(self._peers.slots[slot_id], taken)
 
@@ -160,6 +170,11 @@ class Decoder(KineticActor):
                 n_prompt_rows += share.n_rows
             self._deliver(share, found)
         self._prompt_had_turn = n_prompt_rows > 0
+        if n_prompt_rows >= _RATE_ROWS and self._peers.cache is not None:
+            # What a step beside the prompt cost is in it: that is what a prompt
+            # costs at such a time.
+            rate = RatesMeasured(prompt_tokens_per_s=n_prompt_rows / seconds)
+            tell(self._peers.cache, rate)
         tell(
             self._peers.metrics,
             PassDone(

@@ -115,7 +115,8 @@ class OutputText:
         rest: list[OutputPiece] = []
         if self._parser is not None:
             rest = self._visible(self._parser.finish(truncated=truncated))
-        if self.stopped is None and (held := self._matcher.flush()):
+        held = self._matcher.flush()
+        if held and self.stopped is None:
             rest.append(ContentPiece(held))
         self._count(rest)
         return Output(

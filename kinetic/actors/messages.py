@@ -64,6 +64,24 @@ class SlotIdle:
     tokens: npt.NDArray[np.int32]
     n_prompt: int
     """How many of the tokens were run as a prompt."""
+    can_cut: bool = True
+    """Whether the memory may be cut shorter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matched:
+    """What the Cache found for a job that waits for its answer; None: nothing."""
+
+    slot_id: int
+    kept: KeptState | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepIdle:
+    """Keep what idle slots hold and is not kept yet, if they are idle long enough."""
+
+    now_s: float
+    least_idle_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +89,7 @@ class Drain:
     """Take no more requests and end those that wait; running ones go on."""
 
 
-SchedulerMessage = Submit | Cancel | PromptDone | SlotIdle | Drain
+SchedulerMessage = Submit | Cancel | PromptDone | SlotIdle | Matched | KeepIdle | Drain
 
 
 # --- Slot ---------------------------------------------------------------------------
@@ -88,6 +106,18 @@ class PromptState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptState:
+    """A kept sequence state, to be put back and built on."""
+
+    state: bytes
+    tokens: npt.NDArray[np.int32]
+    n_prompt: int
+    """How many of the tokens were run as a prompt."""
+    n_keep: int
+    """How many leading tokens the prompt may build on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
     """Make this answer."""
 
@@ -97,8 +127,22 @@ class Begin:
     """Leading tokens of the slot's own memory to build on."""
     start: PromptState | None = None
     """The prompt as a member of the same group has run it."""
+    kept: KeptState | None = None
+    """A state to put back first; `n_keep` is then its own."""
     share: bool = False
     """Tell the scheduler the prompt's state once it is run."""
+    keep: bool = False
+    """Have the Cache keep what the slot holds before it is overwritten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepHeld:
+    """Have the Cache keep what the idle slot holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yield:
+    """End a prefill where it is: a real request, or a newer prefill, has come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,14 +182,23 @@ class FeedFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotTaken:
-    """A copy of the sequence's memory at its present length."""
+    """A copy of the sequence's memory as it was when it was asked for."""
 
+    purpose: str
     state: bytes
     n_past: int
 
 
 SlotMessage = (
-    Begin | Cancel | Logits | Withdrawn | Restored | FeedFailed | SnapshotTaken
+    Begin
+    | KeepHeld
+    | Yield
+    | Cancel
+    | Logits
+    | Withdrawn
+    | Restored
+    | FeedFailed
+    | SnapshotTaken
 )
 
 
@@ -190,6 +243,8 @@ class TakeSnapshot:
     """Copy the sequence's memory; answered by SnapshotTaken."""
 
     slot_id: int
+    purpose: str
+    """Handed back with the answer: "keep" or "share"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +264,63 @@ class Step:
 DecoderMessage = Feed | Cut | Restore | TakeSnapshot | Withdraw | Step
 
 
+# --- Cache --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """Find a state that a prompt can build on; answered by Matched."""
+
+    slot_id: int
+    scope: tuple[str, ...]
+    prompt: npt.NDArray[np.int32]
+    n_have: int
+    """What the chosen slot holds of the prompt already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Keep a sequence's state."""
+
+    scope: tuple[str, ...]
+    tokens: npt.NDArray[np.int32]
+    n_prompt: int
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatesMeasured:
+    """How fast the engine was just now; zeros say nothing."""
+
+    prompt_tokens_per_s: float = 0.0
+    restore_bytes_per_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateWritten:
+    """A state's file is written (`name`), or could not be (None)."""
+
+    state_id: int
+    name: str | None
+
+
+CacheMessage = Match | Keep | RatesMeasured | StateWritten
+
+
 # --- Metrics ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheChanged:
+    """What the Cache holds now, and what it did since start."""
+
+    n_states: int
+    memory_bytes: int
+    disk_bytes: int
+    n_hits: int
+    n_misses: int
+    n_kept: int
+    n_evicted: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +391,8 @@ class GenerationEnded:
 
 
 MetricsMessage = (
-    PassDone
+    CacheChanged
+    | PassDone
     | LineChanged
     | JobDropped
     | GenerationStarted

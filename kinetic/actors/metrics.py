@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from kinetic.actors.base import KineticActor, OnDeath
 from kinetic.actors.histogram import Histogram
 from kinetic.actors.messages import (
+    CacheChanged,
     GenerationEnded,
     GenerationMoved,
     GenerationStarted,
@@ -116,6 +117,8 @@ class MetricsView:
     spreads: Spreads = field(default_factory=Spreads)
     n_running: int = 0
     n_waiting: int = 0
+    cache: CacheChanged | None = None
+    """What is kept; None where nothing is."""
     n_held: int = 0
     """Tokens that all slots hold in the engine's memory, as of the last pass."""
 
@@ -169,6 +172,8 @@ class Metrics(KineticActor):
 
     def _count_in(self, message: MetricsMessage) -> None:
         match message:
+            case CacheChanged():
+                self.view = replace(self.view, cache=message)
             case PassDone():
                 self._pass_done(message)
             case LineChanged():

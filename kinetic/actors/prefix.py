@@ -27,6 +27,10 @@ class IdleSlot:
     """How many of the tokens were run as a prompt, not generated."""
     idle_since: int
     """Order in which slots became idle."""
+    can_cut: bool = True
+    """Whether its memory may be cut shorter."""
+    is_kept: bool = False
+    """The Cache was told to keep what it holds."""
 
 
 def shared_length(left: npt.NDArray[np.int32], right: npt.NDArray[np.int32]) -> int:

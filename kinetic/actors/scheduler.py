@@ -3,35 +3,51 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
 from kinetic.actors.base import KineticActor, tell
+from kinetic.actors.kept import StateRules, exact_length
 from kinetic.actors.messages import (
     Begin,
     Cancel,
     Drain,
     Failed,
+    Finished,
     Job,
     JobDropped,
+    KeepHeld,
+    KeepIdle,
+    KeptState,
     LineChanged,
+    Match,
+    Matched,
     PromptDone,
     PromptState,
     SchedulerMessage,
     SlotIdle,
     Submit,
+    Yield,
 )
 from kinetic.actors.plan import BatchPlan, Held, usable_prefix
 from kinetic.actors.prefix import IdleSlot, choose_slot, shared_length
 from kinetic.actors.waiting import Waiter, WaitingLine
 from kinetic.errors import KineticError, Overloaded, ShuttingDown
+from kinetic.types import Finish, Timings, Usage
 
 if TYPE_CHECKING:
     from kinetic.actors.system import Peers
 
 _log = logging.getLogger(__name__)
+
+
+LEAST_GAIN = 32
+"""Prompt tokens left to run from which on the Cache is asked for a kept state."""
+
+LEAST_KEPT = 64
+"""Tokens that would be lost from which on a slot's state is kept first."""
 
 
 @dataclass(slots=True)
@@ -43,23 +59,44 @@ class _Group:
     start: PromptState | None = None
 
 
-class Scheduler(KineticActor):
-    """Owns the waiting line. Hears: Submit, Cancel, PromptDone, SlotIdle, Drain.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Beginning:
+    """A job that has its slot and waits for the Cache's answer."""
 
-    Tells: Slot, Metrics, and the sinks of requests that it must refuse.
+    waiter: Waiter
+    slot: IdleSlot
+    n_keep: int
+    share: bool
+
+
+class Scheduler(KineticActor):
+    """Owns the waiting line and which slot serves what.
+
+    Hears: Submit, Cancel, PromptDone, SlotIdle, Matched, KeepIdle, Drain. Tells: Slot,
+    Cache, Metrics, and the sinks of requests that it must refuse.
     """
 
     def __init__(
-        self, plan: BatchPlan, *, can_cut: bool, line_limit: int, peers: Peers
+        self,
+        plan: BatchPlan,
+        *,
+        can_cut: bool,
+        rules: StateRules,
+        line_limit: int,
+        peers: Peers,
     ) -> None:
         super().__init__(peers.on_death)
         self._plan = plan
         self._can_cut = can_cut
+        self._rules = rules
         self._peers = peers
         self._line = WaitingLine(line_limit)
         self._idle: dict[int, IdleSlot] = {}
         self._serving: dict[int, Job] = {}
         self._groups: dict[str, _Group] = {}
+        self._matching: dict[int, _Beginning] = {}  # by slot
+        self._yielding: set[int] = set()  # slots whose prefill was told to end
+        self._idle_at_s: dict[int, float] = {}  # when KeepIdle first saw a slot idle
         self._clock = 0  # counts slots becoming idle
         self._draining = False
 
@@ -82,6 +119,10 @@ class Scheduler(KineticActor):
                 self._prompt_done(message)
             case SlotIdle():
                 self._slot_idle(message)
+            case Matched():
+                self._matched(message)
+            case KeepIdle():
+                self._keep_idle(message)
             case Drain():
                 self._drain()
             case _:
@@ -96,6 +137,7 @@ class Scheduler(KineticActor):
             error = Overloaded(f"{len(self._line)} requests are waiting already")
             self._refuse(submit, error, "overloaded")
             return
+        self._end_prefills()
         for job in submit.jobs:
             if job.group is not None:
                 group = self._groups.setdefault(job.group, _Group(n_open=0))
@@ -116,10 +158,16 @@ class Scheduler(KineticActor):
         for waiter in self._line.remove(cancel.request_id):
             self._drop(waiter, cancel.error, "cancelled")
             self._leave_group(waiter.job)
-        for slot_id, job in self._serving.items():
-            if job.request_id == cancel.request_id:
+        for slot_id, job in list(self._serving.items()):
+            if job.request_id != cancel.request_id:
+                continue
+            beginning = self._matching.pop(slot_id, None)
+            if beginning is not None:
+                self._drop(beginning.waiter, cancel.error, "cancelled")
+                self._give_back(beginning)
+            else:
                 tell(self._peers.slots[slot_id], cancel)
-        self._publish()
+        self._serve()
 
     def _prompt_done(self, message: PromptDone) -> None:
         group = self._groups.get(message.group)
@@ -136,12 +184,15 @@ class Scheduler(KineticActor):
             # A leader that ended before its prompt stood leads no more.
             if group.leader == message.slot_id:
                 group.leader = None
+        self._yielding.discard(message.slot_id)
+        self._idle_at_s.pop(message.slot_id, None)
         self._clock += 1
         self._idle[message.slot_id] = IdleSlot(
             slot_id=message.slot_id,
             tokens=message.tokens,
             n_prompt=message.n_prompt,
             idle_since=self._clock,
+            can_cut=message.can_cut,
         )
         self._serve()
 
@@ -162,7 +213,9 @@ class Scheduler(KineticActor):
     # --- Serving --------------------------------------------------------------------
 
     def _serve(self) -> None:
-        while self._idle:
+        # A prefill that was told to end lets go within a pass, and its slot is the
+        # one that the request it was for will want.
+        while self._idle and not self._yielding:
             waiter = self._line.take(self._is_ready)
             if waiter is None:
                 break
@@ -172,6 +225,8 @@ class Scheduler(KineticActor):
     def _is_ready(self, job: Job) -> bool:
         if job.slot_id is not None and job.slot_id not in self._idle:
             return False
+        if job.is_prefill:
+            return self._line.is_only(lambda other: other.is_prefill)
         group = self._groups.get(job.group or "")
         return group is None or group.leader is None
 
@@ -188,16 +243,102 @@ class Scheduler(KineticActor):
                 n_tokens=len(slot.tokens),
                 n_prompt=slot.n_prompt,
                 n_shared=n_shared,
-                can_cut=self._can_cut,
+                can_cut=self._can_cut and slot.can_cut,
             )
             n_keep = usable_prefix(self._plan, held, n_prompt=len(job.prompt))
-        shares = group is not None and start is None and group.n_open > 1
+        shares = (
+            group is not None
+            and start is None
+            and group.n_open > 1
+            and exact_length(self._rules, len(job.prompt)) == len(job.prompt)
+        )
         if group is not None and shares:
             group.leader = slot.slot_id
+        beginning = _Beginning(waiter=waiter, slot=slot, n_keep=n_keep, share=shares)
+        gain = len(job.prompt) - 1 - n_keep
+        asks = start is None and not job.prompt_logprobs and gain >= LEAST_GAIN
+        if asks and self._peers.cache is not None:
+            self._matching[slot.slot_id] = beginning
+            match = Match(
+                slot_id=slot.slot_id,
+                scope=job.scope,
+                prompt=np.array(job.prompt, np.int32),
+                n_have=n_keep,
+            )
+            tell(self._peers.cache, match)
+        else:
+            self._tell_begin(beginning, start=start)
+
+    def _matched(self, message: Matched) -> None:
+        beginning = self._matching.pop(message.slot_id, None)
+        if beginning is not None:
+            self._tell_begin(beginning, kept=message.kept)
+
+    def _tell_begin(
+        self,
+        beginning: _Beginning,
+        *,
+        start: PromptState | None = None,
+        kept: KeptState | None = None,
+    ) -> None:
+        slot = beginning.slot
+        replaced = start is not None or kept is not None
+        n_lost = len(slot.tokens) - (0 if replaced else beginning.n_keep)
         begin = Begin(
-            job=job, sink=waiter.sink, n_keep=n_keep, start=start, share=shares
+            job=beginning.waiter.job,
+            sink=beginning.waiter.sink,
+            n_keep=beginning.n_keep,
+            start=start,
+            kept=kept,
+            share=beginning.share,
+            keep=self._peers.cache is not None
+            and n_lost >= LEAST_KEPT
+            and not slot.is_kept,
         )
         tell(self._peers.slots[slot.slot_id], begin)
+
+    def _give_back(self, beginning: _Beginning) -> None:
+        """A job ended before its slot began it: the slot is idle as it was."""
+        slot = beginning.slot
+        job = self._serving.pop(slot.slot_id)
+        self._leave_group(job)
+        for group in self._groups.values():
+            if group.leader == slot.slot_id:
+                group.leader = None
+        self._idle[slot.slot_id] = slot
+
+    # --- Prefills -------------------------------------------------------------------
+
+    def _end_prefills(self) -> None:
+        """Somebody new has come: prefills end where they are."""
+        for waiter in self._line.remove_all(lambda job: job.is_prefill):
+            _end_unstarted(waiter)
+        for slot_id, job in list(self._serving.items()):
+            if not job.is_prefill or slot_id in self._yielding:
+                continue
+            beginning = self._matching.pop(slot_id, None)
+            if beginning is not None:
+                _end_unstarted(beginning.waiter)
+                self._give_back(beginning)
+            else:
+                self._yielding.add(slot_id)
+                tell(self._peers.slots[slot_id], Yield())
+
+    # --- Keeping --------------------------------------------------------------------
+
+    def _keep_idle(self, message: KeepIdle) -> None:
+        """Keep idle slots' states while nothing runs, so that a restart finds them."""
+        if self._peers.cache is None or self._serving:
+            return
+        for slot_id, slot in list(self._idle.items()):
+            since = self._idle_at_s.setdefault(slot_id, message.now_s)
+            if slot.is_kept or len(slot.tokens) < LEAST_KEPT:
+                continue
+            if exact_length(self._rules, len(slot.tokens)) < len(slot.tokens):
+                continue
+            if message.now_s - since >= message.least_idle_s:
+                self._idle[slot_id] = replace(slot, is_kept=True)
+                tell(self._peers.slots[slot_id], KeepHeld())
 
     def _choose(self, job: Job) -> tuple[IdleSlot, int]:
         prompt = np.array(job.prompt, np.int32)
@@ -209,3 +350,17 @@ class Scheduler(KineticActor):
     def _publish(self) -> None:
         changed = LineChanged(n_running=len(self._serving), n_waiting=len(self._line))
         tell(self._peers.metrics, changed)
+
+
+def _end_unstarted(waiter: Waiter) -> None:
+    """End a prefill that never got to run."""
+    usage = Usage(n_prompt=len(waiter.job.prompt), n_cached=0, n_generated=0)
+    timings = Timings(queued_s=0.0, prompt_s=0.0, predicted_s=0.0)
+    finished = Finished(
+        index=waiter.job.index,
+        finish=Finish(reason="limit"),
+        usage=usage,
+        timings=timings,
+        slot_id=-1,
+    )
+    waiter.sink.put(finished)

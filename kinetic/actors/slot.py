@@ -5,32 +5,34 @@ from __future__ import annotations
 import secrets
 import string
 import time
-from dataclasses import dataclass, field
+from collections import deque
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
 from kinetic.actors.base import KineticActor, tell
 from kinetic.actors.generation import OutputText
+from kinetic.actors.kept import StateRules, exact_length
 from kinetic.actors.messages import (
     Begin,
     Cancel,
-    Cut,
     Delta,
     Failed,
-    Feed,
     FeedFailed,
     Finished,
     GenerationEnded,
     GenerationMoved,
     GenerationStarted,
     Job,
+    Keep,
+    KeepHeld,
+    KeptState,
     Logits,
     PromptDone,
     PromptMoved,
     PromptScored,
     PromptState,
-    Restore,
     Restored,
     Sink,
     SinkEvent,
@@ -38,13 +40,14 @@ from kinetic.actors.messages import (
     SlotMessage,
     SnapshotTaken,
     Started,
-    TakeSnapshot,
-    Withdraw,
     Withdrawn,
+    Yield,
 )
+from kinetic.actors.scoring import PromptScores, score, score_drawn
+from kinetic.actors.sequence import Sequence, frozen
 from kinetic.errors import KineticError
 from kinetic.model.chat.calls import parser_for
-from kinetic.model.sampling import TokenSampler, likeliest, log_softmax
+from kinetic.model.sampling import TokenSampler
 from kinetic.types import Finish, Timings, TokenLogprob, Usage
 
 if TYPE_CHECKING:
@@ -82,31 +85,38 @@ class _Running:
     n_generated: int = 0
     has_new_line: bool = False
     output: list[int] = field(default_factory=list)
-    prompt_entries: list[TokenLogprob] = field(default_factory=list)
+    scores: PromptScores | None = None
     start: PromptState | None = None
+    kept: KeptState | None = None
 
 
 class Slot(KineticActor):
-    """Owns one sequence. Hears: Begin, Cancel, and the Decoder's answers.
+    """Owns one sequence. Hears: Begin, KeepHeld, Yield, Cancel, the Decoder's answers.
 
-    Tells: Decoder, the request's sink, Scheduler, Metrics. Sends the next Feed before
-    it does any text work, so that text is made while the next pass runs.
+    Tells: Decoder, the request's sink, Scheduler, Cache, Metrics. Sends the next Feed
+    before it does any text work, so that text is made while the next pass runs.
     """
 
     def __init__(
-        self, slot_id: int, model: Model, vocab: Vocab, n_ctx: int, peers: Peers
+        self,
+        slot_id: int,
+        model: Model,
+        vocab: Vocab,
+        n_ctx: int,
+        rules: StateRules,
+        peers: Peers,
     ) -> None:
         super().__init__(peers.on_death)
         self._slot_id = slot_id
         self._model = model
         self._vocab = vocab
         self._n_ctx = n_ctx
+        self._rules = rules
         self._peers = peers
-        self._tokens: list[int] = []  # what was fed: the sequence holds a prefix of it
-        self._n_prompt = 0  # how many of them were fed as a prompt
-        self._serial = 0
+        self._sequence = Sequence(slot_id, peers.decoder)
+        self._scope: tuple[str, ...] = ()  # what the held tokens stand beside
+        self._displaced: deque[Keep] = deque()  # without their states yet
         self._running: _Running | None = None
-        self._is_owed = False  # the Decoder has something of ours to answer
         self._last: SinkEvent | None = None  # the end, told once the slot is idle
         self._closing = False  # the generation is over, Withdrawn has not come yet
 
@@ -120,6 +130,10 @@ class Slot(KineticActor):
         match message:
             case Begin():
                 self._begin(message)
+            case KeepHeld():
+                self._keep_held()
+            case Yield():
+                self._yield()
             case Cancel():
                 self._cancel(message)
             case Logits():
@@ -138,112 +152,103 @@ class Slot(KineticActor):
     # --- The generation's life ------------------------------------------------------
 
     def _begin(self, begin: Begin) -> None:
-        job = begin.job
-        now = time.monotonic()
-        n_prompt = len(job.prompt)
-        n_cached = begin.n_keep if begin.start is None else n_prompt
+        if begin.keep:
+            self._keep_held()
         try:
-            sampler = TokenSampler(
-                self._model,
-                job.sampling,
-                job.prompt,
-                self._n_ctx,
-                banned=tuple(self._vocab.ends) if job.ignore_eos else (),
-            )
-            matcher = None if job.constraint is None else job.constraint.matcher()
+            running = self._generation(begin)
         except KineticError as error:
-            begin.sink.put(Failed(index=job.index, error=error))
             self._tell_idle()
+            begin.sink.put(Failed(index=begin.job.index, error=error))
             return
-        parser = None if job.output is None else parser_for(job.output, new_call_id)
-        self._running = _Running(
-            job=job,
-            sink=begin.sink,
-            sampler=sampler,
-            text=OutputText(stops=job.stops, parser=parser, min_indent=job.min_indent),
-            visible=self._vocab.visible(job.visible_markers),
-            matcher=matcher,
-            n_cached=n_cached,
-            began_s=now,
-            share=begin.share,
-            n_prompt_done=n_cached,
-            start=begin.start,
-        )
+        self._running = running
+        self._scope = begin.job.scope
         begin.sink.put(
             Started(
-                index=job.index,
+                index=begin.job.index,
                 slot_id=self._slot_id,
-                n_prompt=n_prompt,
-                n_cached=n_cached,
+                n_prompt=len(begin.job.prompt),
+                n_cached=running.n_cached,
             )
         )
         tell(
             self._peers.metrics,
             GenerationStarted(
                 slot_id=self._slot_id,
-                job=job,
-                n_cached=n_cached,
-                queued_s=_timings(self._running).queued_s,
+                job=begin.job,
+                n_cached=running.n_cached,
+                queued_s=_timings(running).queued_s,
             ),
         )
-        self._say_progress(self._running)
+        self._say_progress(running)
         if begin.start is not None:
-            self._restore(begin.start)
+            start = begin.start
+            self._sequence.restore(start.tokens, len(start.tokens), start.state)
+        elif begin.kept is not None:
+            kept = begin.kept
+            self._sequence.restore(kept.tokens, kept.n_prompt, kept.state)
         else:
-            self._feed_prompt(begin.n_keep)
+            self._feed_prompt(running, begin.n_keep)
 
-    def _restore(self, start: PromptState) -> None:
-        n_tokens = len(start.tokens)
-        self._tokens = [int(token) for token in start.tokens]
-        self._n_prompt = n_tokens
-        self._is_owed = True
-        message = Restore(slot_id=self._slot_id, state=start.state, n_tokens=n_tokens)
-        tell(self._peers.decoder, message)
+    def _generation(self, begin: Begin) -> _Running:
+        """Set up what the job needs; raises KineticError where it cannot be."""
+        job = begin.job
+        n_cached = begin.n_keep
+        if begin.start is not None:
+            n_cached = len(job.prompt)
+        elif begin.kept is not None:
+            n_cached = begin.kept.n_keep
+        matcher = None if job.constraint is None else job.constraint.matcher()
+        parser = None if job.output is None else parser_for(job.output, new_call_id)
+        scores = None
+        if job.prompt_logprobs:
+            scores = PromptScores(self._vocab, job.prompt, job.n_logprobs or 0)
+        return _Running(
+            job=job,
+            sink=begin.sink,
+            sampler=TokenSampler(
+                self._model,
+                job.sampling,
+                job.prompt,
+                self._n_ctx,
+                banned=tuple(self._vocab.ends) if job.ignore_eos else (),
+            ),
+            text=OutputText(stops=job.stops, parser=parser, min_indent=job.min_indent),
+            visible=self._vocab.visible(job.visible_markers),
+            matcher=matcher,
+            n_cached=n_cached,
+            began_s=time.monotonic(),
+            share=begin.share,
+            n_prompt_done=n_cached,
+            scores=scores,
+            start=begin.start,
+            kept=begin.kept,
+        )
 
     def _restored(self, message: Restored) -> None:
         running = self._running
-        self._is_owed = False
-        if running is None or self._closing or running.start is None:
+        self._sequence.is_owed = False
+        if not message.fits:
+            self._sequence.lose()
+        if running is None or self._closing:
             return
-        if message.fits:
-            self._advance(running, running.start.logits[np.newaxis])
-        else:
-            running.n_cached = 0
-            running.n_prompt_done = 0
-            self._tokens = []
-            self._feed_prompt(0)
-        running.start = None
+        start, kept = running.start, running.kept
+        running.start = running.kept = None
+        if not message.fits:
+            running.n_cached = running.n_prompt_done = 0
+            self._feed_prompt(running, 0)
+        elif start is not None:
+            self._advance(running, start.logits[np.newaxis])
+        elif kept is not None:
+            self._feed_prompt(running, kept.n_keep)
 
-    def _feed_prompt(self, n_keep: int) -> None:
+    def _feed_prompt(self, running: _Running, n_keep: int) -> None:
+        job = running.job
+        self._sequence.feed_prompt(job.prompt, n_keep, all_rows=job.prompt_logprobs)
+
+    def _yield(self) -> None:
         running = self._running
-        assert running is not None  # noqa: S101 - callers have one
-        prompt = running.job.prompt
-        if len(self._tokens) > n_keep:
-            tell(self._peers.decoder, Cut(slot_id=self._slot_id, n_keep=n_keep))
-        self._tokens = list(prompt)
-        self._n_prompt = len(prompt)
-        n_rows = len(prompt) - n_keep
-        wanted = n_rows if running.job.prompt_logprobs else 1
-        self._feed(prompt[n_keep:], first=n_keep, n_logits=wanted, is_step=False)
-
-    def _feed(
-        self, tokens: tuple[int, ...], *, first: int, n_logits: int, is_step: bool
-    ) -> None:
-        self._serial += 1
-        self._is_owed = True
-        rows = np.array(tokens, np.int32)
-        rows.flags.writeable = False
-        tell(
-            self._peers.decoder,
-            Feed(
-                slot_id=self._slot_id,
-                serial=self._serial,
-                first=first,
-                tokens=rows,
-                n_logits=n_logits,
-                is_step=is_step,
-            ),
-        )
+        if running is not None and running.job.is_prefill and not self._closing:
+            self._close("limit", self._finished(running, Finish(reason="limit")))
 
     def _cancel(self, cancel: Cancel) -> None:
         running = self._running
@@ -255,11 +260,9 @@ class Slot(KineticActor):
 
     def _feed_failed(self, message: FeedFailed) -> None:
         running = self._running
-        self._tokens = []
-        self._n_prompt = 0
-        if running is None or self._closing or message.serial != self._serial:
+        self._sequence.lose()
+        if running is None or self._closing or message.serial != self._sequence.serial:
             return
-        self._is_owed = False
         self._close("failed", Failed(index=running.job.index, error=message.error))
 
     def _close(self, outcome: str, last: SinkEvent) -> None:
@@ -272,7 +275,7 @@ class Slot(KineticActor):
         assert running is not None  # noqa: S101 - callers have one
         self._closing = True
         self._last = last
-        tell(self._peers.decoder, Withdraw(slot_id=self._slot_id, serial=self._serial))
+        self._sequence.withdraw()
         running.sampler.close()
         tell(
             self._peers.metrics,
@@ -285,110 +288,99 @@ class Slot(KineticActor):
                 has_new_line=running.has_new_line,
             ),
         )
-
-        if not self._is_owed:
+        if not self._sequence.is_owed:
             # Everything fed has been run: nothing to wait for.
-            self._let_go(len(self._tokens))
+            self._let_go(len(self._sequence.tokens))
 
     def _withdrawn(self, message: Withdrawn) -> None:
-        if self._closing and message.serial == self._serial:
+        if self._closing and message.serial == self._sequence.serial:
             self._let_go(message.n_past)
 
     def _let_go(self, n_past: int) -> None:
         running, last = self._running, self._last
-        del self._tokens[n_past:]
-        self._n_prompt = min(self._n_prompt, n_past)
+        self._sequence.settle(n_past)
         self._running = None
         self._last = None
         self._closing = False
-        self._is_owed = False
         self._tell_idle()
         if running is not None and last is not None:
             running.sink.put(last)
 
     def _tell_idle(self) -> None:
-        held = np.array(self._tokens, np.int32)
-        held.flags.writeable = False
+        sequence = self._sequence
         tell(
             self._peers.scheduler,
-            SlotIdle(slot_id=self._slot_id, tokens=held, n_prompt=self._n_prompt),
+            SlotIdle(
+                slot_id=self._slot_id,
+                tokens=sequence.held(),
+                n_prompt=sequence.n_prompt,
+                can_cut=self._rules.can_cut or not sequence.is_restored,
+            ),
         )
 
-    # --- Tokens ---------------------------------------------------------------------
+    # --- Keeping --------------------------------------------------------------------
 
-    def _logits(self, message: Logits) -> None:
-        running = self._running
-        if running is None or self._closing or message.serial != self._serial:
+    def _keep_held(self) -> None:
+        """Have the held tokens' state copied for the Cache, as far as it is exact."""
+        sequence = self._sequence
+        length = exact_length(self._rules, len(sequence.tokens))
+        may_cut = self._rules.can_cut or not sequence.is_restored
+        if length == 0 or (length < len(sequence.tokens) and not may_cut):
             return
-        self._is_owed = not message.is_last
-        if running.first_token_s is None:
-            self._prompt_ran(running, message)
-        if message.is_last and not self._closing:
-            self._advance(running, message.rows[-1:])
-
-    def _prompt_ran(self, running: _Running, message: Logits) -> None:
-        if running.job.prompt_logprobs:
-            self._score_prompt(running, message)
-        running.n_prompt_done = message.n_past
-        self._say_progress(running)
-        if not message.is_last:
-            self._tell_moved(running)
-            return
-        if running.job.prompt_logprobs:
-            entries = tuple(running.prompt_entries)
-            running.sink.put(PromptScored(index=running.job.index, tokens=entries))
-        if running.share:
-            running.start = PromptState(
-                state=b"",
-                tokens=np.array(running.job.prompt, np.int32),
-                logits=message.rows[-1],
-            )
-            tell(self._peers.decoder, TakeSnapshot(slot_id=self._slot_id))
+        sequence.cut(length)
+        keep = Keep(
+            scope=self._scope,
+            tokens=sequence.held(),
+            n_prompt=sequence.n_prompt,
+            state=b"",
+        )
+        self._displaced.append(keep)
+        sequence.take_snapshot("keep")
 
     def _snapshot_taken(self, message: SnapshotTaken) -> None:
+        if message.purpose == "keep":
+            keep = self._displaced.popleft()
+            if self._peers.cache is not None:
+                tell(self._peers.cache, replace(keep, state=message.state))
+            return
         running = self._running
         if running is None or running.start is None or running.job.group is None:
             return
-        start = PromptState(
-            state=message.state,
-            tokens=running.start.tokens,
-            logits=running.start.logits,
-        )
+        start = replace(running.start, state=message.state)
         running.start = None
         tell(
             self._peers.scheduler,
             PromptDone(slot_id=self._slot_id, group=running.job.group, start=start),
         )
 
-    def _score_prompt(self, running: _Running, message: Logits) -> None:
-        """Each row scores the token behind it; the first token has no row."""
-        prompt = running.job.prompt
-        count = running.job.n_logprobs or 0
-        if not running.prompt_entries:
-            first = TokenLogprob(
-                token_id=prompt[0],
-                piece=self._vocab.full_piece(prompt[0]),
-                logprob=0.0,
-            )
-            running.prompt_entries.append(first)
-        for row in message.rows:
-            at = len(running.prompt_entries)
-            if at >= len(prompt):
-                return
-            piece = self._vocab.full_piece(prompt[at])
-            running.prompt_entries.append(self._score(row, prompt[at], piece, count))
+    # --- Tokens ---------------------------------------------------------------------
 
-    def _score(
-        self, row: npt.NDArray[np.float32], token: int, piece: bytes, count: int
-    ) -> TokenLogprob:
-        logprobs = log_softmax(row)
-        top = tuple(
-            (other, self._vocab.full_piece(other), float(logprobs[other]))
-            for other in likeliest(logprobs, count)
-        )
-        return TokenLogprob(
-            token_id=token, piece=piece, logprob=float(logprobs[token]), top=top
-        )
+    def _logits(self, message: Logits) -> None:
+        running = self._running
+        if running is None or self._closing or message.serial != self._sequence.serial:
+            return
+        self._sequence.is_owed = not message.is_last
+        if running.first_token_s is None:
+            self._prompt_ran(running, message)
+        if message.is_last:
+            self._advance(running, message.rows)
+
+    def _prompt_ran(self, running: _Running, message: Logits) -> None:
+        if running.scores is not None:
+            running.scores.feed(message.rows)
+        running.n_prompt_done = message.n_past
+        self._say_progress(running)
+        if not message.is_last:
+            self._tell_moved(running)
+            return
+        if running.scores is not None:
+            entries = tuple(running.scores.entries)
+            running.sink.put(PromptScored(index=running.job.index, tokens=entries))
+        if running.share:
+            prompt = frozen(running.job.prompt)
+            logits = message.rows[-1]
+            running.start = PromptState(state=b"", tokens=prompt, logits=logits)
+            self._sequence.take_snapshot("share")
 
     def _advance(self, running: _Running, rows: npt.NDArray[np.float32]) -> None:
         """Draw the next token, feed it, and only then do its text."""
@@ -398,7 +390,7 @@ class Slot(KineticActor):
         if job.max_tokens == 0:
             self._finish(running, Finish(reason="limit"), b"", None)
             return
-        row = rows[0]
+        row = rows[-1]
         try:
             masked = row if running.matcher is None else running.matcher.mask(row)
             token = running.sampler.draw(masked)
@@ -419,9 +411,7 @@ class Slot(KineticActor):
             entry = self._entry(running, row, token, piece)
             self._finish(running, limit, piece, entry)
             return
-        first = len(self._tokens)
-        self._tokens.append(token)
-        self._feed((token,), first=first, n_logits=1, is_step=True)
+        self._sequence.feed_step((token,))
         self._say(running, piece, self._entry(running, row, token, piece))
 
     def _entry(
@@ -431,16 +421,9 @@ class Slot(KineticActor):
         if count is None:
             return None
         if running.job.post_sampling_probs:
-            # The likeliest token alone is left where nothing else can be drawn.
-            left = dict(running.sampler.probabilities()) or {token: 1.0}
-            top = tuple(
-                (other, self._vocab.full_piece(other), p)
-                for other, p in list(left.items())[:count]
-                if p > 0
-            )
-            share = left.get(token, 1.0)
-            return TokenLogprob(token_id=token, piece=piece, logprob=share, top=top)
-        return self._score(row, token, piece, count)
+            left = running.sampler.probabilities()
+            return score_drawn(self._vocab, left, token, piece, count)
+        return score(self._vocab, row, token, piece, count)
 
     def _limit(self, running: _Running) -> Finish | None:
         job = running.job
@@ -530,14 +513,16 @@ class Slot(KineticActor):
             )
             running.sink.put(delta)
         finish = running.text.stopped or finish
-        finished = Finished(
+        self._close(finish.reason, self._finished(running, finish))
+
+    def _finished(self, running: _Running, finish: Finish) -> Finished:
+        return Finished(
             index=running.job.index,
             finish=finish,
             usage=_usage(running),
             timings=_timings(running),
             slot_id=self._slot_id,
         )
-        self._close(finish.reason, finished)
 
 
 def _usage(running: _Running) -> Usage:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pykka
 
 from kinetic.actors.base import PING, KineticActor, OnDeath, tell
+from kinetic.actors.cache import Cache, CacheOptions
 from kinetic.actors.decoder import Decoder
 from kinetic.actors.exposition import Facts, MetricsPage
-from kinetic.actors.messages import Cancel, Drain, Failed, Job, Sink, Submit
+from kinetic.actors.kept import StateRules
+from kinetic.actors.messages import (
+    Cancel,
+    Drain,
+    Failed,
+    Job,
+    KeepIdle,
+    Sink,
+    Submit,
+)
 from kinetic.actors.metrics import Board, Metrics, MetricsView, empty_view
 from kinetic.actors.scheduler import Scheduler
 from kinetic.actors.slot import Slot
@@ -41,6 +53,8 @@ class Peers:
     decoder: pykka.ActorRef[Any] = None  # type: ignore[assignment]
     scheduler: pykka.ActorRef[Any] = None  # type: ignore[assignment]
     metrics: pykka.ActorRef[Any] = None  # type: ignore[assignment]
+    cache: pykka.ActorRef[Any] | None = None
+    """None where no states are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +64,9 @@ class SystemOptions:
     plan: BatchPlan
     can_cut: bool
     line_limit: int
+    rules: StateRules = field(default_factory=StateRules)
+    cache: CacheOptions | None = None
+    """What states are kept; None keeps none."""
     on_death: OnDeath
     """Told once, from the dying actor's thread; the process is to end."""
     build: Mapping[str, str] = field(default_factory=dict)
@@ -89,15 +106,16 @@ class ActorSystem:
             Metrics, engine.n_sequences, self._board, self._on_death
         )
         peers.decoder = self._start(Decoder, engine, options.plan, peers)
+        if options.cache is not None:
+            peers.cache = self._start(Cache, options.cache, options.plan, peers)
         for slot_id in range(engine.n_sequences):
-            slot = self._start(
-                Slot, slot_id, self._model, self._vocab, engine.n_ctx, peers
-            )
-            peers.slots.append(slot)
+            seat = (slot_id, self._model, self._vocab, engine.n_ctx)
+            peers.slots.append(self._start(Slot, *seat, options.rules, peers))
         peers.scheduler = self._start(
             Scheduler,
             options.plan,
             can_cut=options.can_cut,
+            rules=options.rules,
             line_limit=options.line_limit,
             peers=peers,
         )
@@ -149,6 +167,23 @@ class ActorSystem:
     def metrics_page(self) -> bytes:
         """All metrics now, in Prometheus' text format; no actor is asked."""
         return self._page.render()
+
+    def keep_idle(self, now_s: float, least_idle_s: float) -> None:
+        """Keep what slots hold that are idle for `least_idle_s`; any clock."""
+        keep = KeepIdle(now_s=now_s, least_idle_s=least_idle_s)
+        tell(self._peers.scheduler, keep)
+
+    def keep_all(self) -> None:
+        """Keep what every idle slot holds, and wait until it is with the Cache."""
+        if self._peers.cache is None:
+            return
+        self.keep_idle(time.monotonic(), 0.0)
+        peers = self._peers
+        # Mailboxes are first in, first out: an answer to a ping means that all before
+        # it was heard. Scheduler to slots, slots to Decoder, and back.
+        for ref in (peers.scheduler, *peers.slots, peers.decoder, *peers.slots):
+            with contextlib.suppress(pykka.ActorDeadError, pykka.Timeout):
+                ref.ask(PING, timeout=_START_S)
 
     def drain(self) -> None:
         """Take no more requests; running ones go on."""

@@ -52,9 +52,17 @@ class WaitingLine:
 
     def remove(self, request_id: str) -> tuple[Waiter, ...]:
         """Remove and return a request's jobs."""
-        gone = tuple(w for w in self._line if w.job.request_id == request_id)
-        self._line = deque(w for w in self._line if w.job.request_id != request_id)
+        return self.remove_all(lambda job: job.request_id == request_id)
+
+    def remove_all(self, is_meant: Callable[[Job], bool]) -> tuple[Waiter, ...]:
+        """Remove and return the jobs that are meant."""
+        gone = tuple(w for w in self._line if is_meant(w.job))
+        self._line = deque(w for w in self._line if not is_meant(w.job))
         return gone
+
+    def is_only(self, is_meant: Callable[[Job], bool]) -> bool:
+        """Whether nobody but those who are meant waits."""
+        return all(is_meant(waiter.job) for waiter in self._line)
 
     def clear(self) -> tuple[Waiter, ...]:
         """Remove and return everybody."""

@@ -50,6 +50,10 @@ class Job:
     """Tell how far the prompt is, and with each piece how long it took."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What else /slots shows of the request; never changed, not read by the slot."""
+    scope: tuple[str, ...] = ()
+    """What else than tokens a kept prefix must share: digests of images."""
+    is_prefill: bool = False
+    """Only run the prompt; ends at once when somebody else needs the slot."""
     receipt: object | None = None
     """What the Receipt actor needs to know of the request; None: no receipt."""
     arrived_s: float = 0.0

@@ -1,0 +1,117 @@
+"""A slot's side of its sequence: what is fed, what stands, what is owed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kinetic.actors.base import tell
+from kinetic.actors.messages import Cut, Feed, Restore, TakeSnapshot, Withdraw
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence as Tokens
+
+    import numpy.typing as npt
+    import pykka
+
+    from kinetic.actors.base import KineticActor
+
+
+class Sequence:
+    """The tokens of one sequence as its slot knows them, told to the Decoder.
+
+    Thread: the slot's. `tokens` is everything fed; the engine's memory holds a prefix
+    of it, and all of it once nothing `is_owed`.
+    """
+
+    def __init__(self, slot_id: int, decoder: pykka.ActorRef[KineticActor]) -> None:
+        self._slot_id = slot_id
+        self._decoder = decoder
+        self.tokens: list[int] = []
+        self.n_prompt = 0
+        """How many of the tokens were fed as a prompt; the rest were generated."""
+        self.serial = 0
+        self.is_owed = False
+        """The Decoder has something of ours to answer."""
+        self.is_restored = False
+        """The memory was put back from a state and not emptied since."""
+
+    def feed_prompt(self, prompt: Tokens[int], n_keep: int, *, all_rows: bool) -> None:
+        """Keep `n_keep` leading tokens and run the rest of a prompt behind them."""
+        self.cut(n_keep)
+        self.tokens = list(prompt)
+        self.n_prompt = len(prompt)
+        n_rows = len(prompt) - n_keep
+        self._feed(prompt[n_keep:], n_keep, n_rows if all_rows else 1, is_step=False)
+
+    def feed_step(self, tokens: Tokens[int]) -> None:
+        """Run generated tokens; every one wants logits."""
+        first = len(self.tokens)
+        self.tokens.extend(tokens)
+        self._feed(tokens, first, len(tokens), is_step=True)
+
+    def _feed(
+        self, tokens: Tokens[int], first: int, n_logits: int, *, is_step: bool
+    ) -> None:
+        self.serial += 1
+        self.is_owed = True
+        feed = Feed(
+            slot_id=self._slot_id,
+            serial=self.serial,
+            first=first,
+            tokens=frozen(tokens),
+            n_logits=n_logits,
+            is_step=is_step,
+        )
+        tell(self._decoder, feed)
+
+    def cut(self, n_keep: int) -> None:
+        """Keep the first `n_keep` tokens; nothing may be owed."""
+        if len(self.tokens) > n_keep:
+            del self.tokens[n_keep:]
+            self.n_prompt = min(self.n_prompt, n_keep)
+            tell(self._decoder, Cut(slot_id=self._slot_id, n_keep=n_keep))
+        if n_keep == 0:
+            self.is_restored = False
+
+    def restore(
+        self, tokens: npt.NDArray[np.int32], n_prompt: int, state: bytes
+    ) -> None:
+        """Put a kept state in place of everything; answered by Restored."""
+        self.tokens = [int(token) for token in tokens]
+        self.n_prompt = n_prompt
+        self.is_owed = True
+        self.is_restored = True
+        restore = Restore(slot_id=self._slot_id, state=state, n_tokens=len(self.tokens))
+        tell(self._decoder, restore)
+
+    def take_snapshot(self, purpose: str) -> None:
+        """Have the memory copied as it is now; answered by SnapshotTaken."""
+        tell(self._decoder, TakeSnapshot(slot_id=self._slot_id, purpose=purpose))
+
+    def withdraw(self) -> None:
+        """Take back what is fed and not run; answered by Withdrawn."""
+        tell(self._decoder, Withdraw(slot_id=self._slot_id, serial=self.serial))
+
+    def settle(self, n_past: int) -> None:
+        """The memory holds `n_past` tokens and nothing is owed."""
+        del self.tokens[n_past:]
+        self.n_prompt = min(self.n_prompt, n_past)
+        self.is_owed = False
+
+    def lose(self) -> None:
+        """The memory is empty."""
+        self.settle(0)
+        self.is_restored = False
+
+    def held(self) -> npt.NDArray[np.int32]:
+        """The tokens as a read-only array."""
+        return frozen(self.tokens)
+
+
+def frozen(tokens: Tokens[int]) -> npt.NDArray[np.int32]:
+    """Token ids as a read-only int32 array."""
+    array = np.array(tokens, np.int32)
+    array.flags.writeable = False
+    return array
