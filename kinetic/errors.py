@@ -5,6 +5,7 @@ Only `web/errors.py` knows HTTP statuses and body shapes; here stands what went 
     KineticError
     ├── RequestError            the client: a field is wrong or cannot be served
     │   ├── ContextExceeded     the client: the prompt does not fit
+    │   │   └── InputTooLong    the client: a text to embed or to score does not fit
     │   ├── UnsupportedFeature  the client: asks for what this model or server has not
     │   └── ModelNotFound       the client: names a model that is not served
     ├── Overloaded              capacity: the waiting line is full
@@ -41,6 +42,19 @@ class ContextExceeded(RequestError):
         )
         self.n_prompt = n_prompt
         self.n_ctx = n_ctx
+
+
+class InputTooLong(ContextExceeded):
+    """A text to embed or to score of more tokens than the model reads at once."""
+
+    def __init__(
+        self, *, n_prompt: int, n_ctx: int, param: str, beside: str = ""
+    ) -> None:
+        super().__init__(n_prompt=n_prompt, n_ctx=n_ctx, param=param)
+        subject = f"{param} with {beside}" if beside else param
+        self.args = (
+            f"{subject} has {n_prompt} tokens; the model reads at most {n_ctx}",
+        )
 
 
 class UnsupportedFeature(RequestError):

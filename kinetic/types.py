@@ -203,6 +203,52 @@ class GenerationRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VectorRequest:
+    """Texts that are to become vectors, in no API's words."""
+
+    request_id: str
+    inputs: tuple[str | tuple[int, ...], ...]
+    """Texts, which get the model's markers around them, or token ids as they are."""
+    param: str = "input"
+    """What the client calls them."""
+    is_list: bool = True
+    """Errors name an item of a list, or the one text."""
+    truncate: bool = False
+    """Cut the end of what is too long; else it is refused."""
+    arrived_s: float = 0.0
+    """When the request came, on the monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRequest:
+    """Documents that are to be scored against a query."""
+
+    request_id: str
+    query: str
+    documents: tuple[str, ...]
+    param: str = "documents"
+    """What the client calls them."""
+    arrived_s: float = 0.0
+    """When the request came, on the monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorJob:
+    """Inputs ready to be run, one vector or score for each."""
+
+    request_id: str
+    inputs: tuple[tuple[int, ...], ...]
+    """Checked token ids, at least one each, none longer than the context."""
+    arrived_s: float = 0.0
+    """When the request came, on the monotonic clock."""
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of all inputs together."""
+        return sum(map(len, self.inputs))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
     """What there is to say about the served model and how it is run."""
 
@@ -238,3 +284,9 @@ class ModelInfo:
     versions: Mapping[str, str] = field(default_factory=dict)
     """What the server is made of: names of packages and their versions."""
     has_vision: bool = False
+    pooling: str = "none"
+    """How token vectors become one: "none", "mean", "cls", "last" or "rank"."""
+    n_vector: int = 0
+    """Length of an embedding model's vectors."""
+    gives_probabilities: bool = False
+    """A ranking model's scores are probabilities, not the head's raw output."""

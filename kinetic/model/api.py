@@ -28,8 +28,11 @@ class Engine(Protocol):
     def decode(self, rows: Sequence[Rows]) -> list[npt.NDArray[np.float32]]:
         """Run one pass; one [n_logits, n_vocab] float32, read-only, per part."""
 
-    def embed(self, rows: Rows) -> npt.NDArray[np.float32]:
-        """Run one whole input and return its pooled vector, float32, read-only."""
+    def parts(self, n_tokens: int) -> tuple[tuple[int, int], ...]:
+        """The passes of an input that becomes a vector, as (first, end)."""
+
+    def embed(self, rows: Rows, *, is_last: bool) -> npt.NDArray[np.float32] | None:
+        """Run one of an input's parts; its vector, float32, read-only, at the end."""
 
     def cut(self, sequence: int, n_keep: int) -> None:
         """Drop a sequence's memory from position `n_keep` on."""

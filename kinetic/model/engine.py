@@ -95,8 +95,8 @@ class LlamaEngine:
         n_batch = options.n_batch
         if self.kind != "text":
             n_parallel = 1
-            if not self.serving.splits:
-                n_batch = n_ctx
+            splits = self.serving.splits
+            n_batch = min(n_batch, pooling.SPLIT_ROWS) if splits else n_ctx
         self.options = replace(
             options,
             n_ctx=n_ctx,
@@ -154,9 +154,7 @@ class LlamaEngine:
 
     def parts(self, n_tokens: int) -> tuple[tuple[int, int], ...]:
         """The passes of an input as (first, end)."""
-        return pooling.parts(
-            n_tokens, n_batch=self.n_batch, splits=self.serving.splits
-        )
+        return pooling.parts(n_tokens, n_batch=self.n_batch, splits=self.serving.splits)
 
     def decode(self, rows: Sequence[ffi.Rows]) -> list[npt.NDArray[np.float32]]:
         """Run one pass; one [n_logits, n_vocab] float32, read-only, per part."""

@@ -376,6 +376,16 @@ class Context:
         self._batch.n_tokens = n
         return n
 
+    def _run(self, rows: Sequence[Rows]) -> int:
+        n = self._fill(rows)
+        _last_error.clear()
+        result = lib.llama_decode(self._handle, self._batch)
+        if result != 0:
+            # 1: no room in the memory, 2: aborted, -1: bad batch, below: fatal.
+            message = f"decode failed ({result}): {_reason('no reason given')}"
+            raise InternalError(message)
+        return n
+
     def decode(self, rows: Sequence[Rows]) -> list[Float32Array]:
         """Run one pass and give each part its logits.
 
@@ -383,13 +393,7 @@ class Context:
         Raises InternalError when the engine fails; the sequences' memory is then
         unknown and must be cleared.
         """
-        self._fill(rows)
-        _last_error.clear()
-        result = lib.llama_decode(self._handle, self._batch)
-        if result != 0:
-            # 1: no room in the memory, 2: aborted, -1: bad batch, below: fatal.
-            message = f"decode failed ({result}): {_reason('no reason given')}"
-            raise InternalError(message)
+        self._run(rows)
         out = []
         at = 0
         for part in rows:
@@ -404,25 +408,25 @@ class Context:
             at += k
         return out
 
-    def embed(self, rows: Rows, *, pooled: bool, n_out: int) -> Float32Array:
-        """Run one whole input and return its vector or its tokens' vectors.
+    def fill(self, rows: Rows) -> None:
+        """Run a part of an input into the memory of an embedding context.
 
-        Returns [n_out] float32 when `pooled`, else [n_tokens, n_out]; read-only.
-        The sequence's memory is cleared first.
+        Outputs stay on, though nobody reads them: switched off for a pass, the graph
+        has another shape of the same size, and the engine's allocator takes it for the
+        old one (seen to end the process with an LFM2 model).
         """
-        if self._memory:
-            self.clear(rows.sequence)
-        n = self._fill([rows])
-        _last_error.clear()
-        result = lib.llama_decode(self._handle, self._batch)
-        if result != 0:
-            message = f"encode failed ({result}): {_reason('no reason given')}"
-            raise InternalError(message)
-        if pooled:
+        self._run([rows])
+
+    def embed(self, rows: Rows, *, is_pooled: bool, n_out: int) -> Float32Array:
+        """Run an input, or its last part, and return its vector or its tokens'.
+
+        Returns [n_out] float32 when `is_pooled`, else [n_tokens, n_out]; read-only.
+        """
+        n = self._run([rows])
+        if is_pooled:
             pointer = lib.llama_get_embeddings_seq(self._handle, rows.sequence)
             if not pointer:
-                message = "the engine gave no vector"
-                raise InternalError(message)
+                raise InternalError("the engine gave no vector")
             vectors = np.ctypeslib.as_array(pointer, (n_out,)).copy()
         else:
             vectors = np.empty((n, n_out), np.float32)
@@ -441,8 +445,9 @@ class Context:
         return bool(lib.llama_memory_seq_rm(self._memory, sequence, n_keep, -1))
 
     def clear(self, sequence: int) -> None:
-        """Drop all of a sequence's memory."""
-        lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+        """Drop all of a sequence's memory; encoders keep none."""
+        if self._memory:
+            lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
 
     def length(self, sequence: int) -> int:
         """Tokens that a sequence's memory holds."""
