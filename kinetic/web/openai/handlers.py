@@ -13,6 +13,7 @@ from kinetic.web import json_body
 from kinetic.web.base import ApiHandler, new_id
 from kinetic.web.errors import HttpError, to_http
 from kinetic.web.journal import Journal
+from kinetic.web.models import model_entry, models_body
 from kinetic.web.openai import schema
 from kinetic.web.openai.render import ChatWriter, Head, TextWriter, Totals, Writer
 from kinetic.web.openai.whole import WholeChat, WholeText
@@ -29,17 +30,7 @@ class ModelsHandler(ApiHandler):
 
     def get(self) -> None:
         """List it."""
-        self.send_json({"object": "list", "data": [self._model()]})
-
-    def _model(self) -> dict[str, Any]:
-        info = self.service.info
-        return {
-            "id": info.id,
-            "object": "model",
-            "created": info.created,
-            "owned_by": "kinetic",
-            "context_length": info.n_ctx,
-        }
+        self.send_json(models_body(self.service.info))
 
 
 class ModelHandler(ModelsHandler):
@@ -55,7 +46,7 @@ class ModelHandler(ModelsHandler):
                 param="model",
                 code="model_not_found",
             )
-        self.send_json(self._model())
+        self.send_json(model_entry(self.service.info))
 
 
 class GenerationHandler(ApiHandler):
