@@ -84,6 +84,11 @@ def ratio(part: float, whole: float) -> float:
     return part / whole if whole > _NOTHING else 0.0
 
 
+def _cache(view: MetricsView, name: str) -> int:
+    """A number of the cache; 0 where there is none."""
+    return 0 if view.cache is None else int(getattr(view.cache, name))
+
+
 def _one(
     read: Callable[[MetricsView], float],
 ) -> Callable[[Source], list[tuple[Labels, float]]]:
@@ -242,9 +247,48 @@ KINETIC: tuple[Spec | HistogramSpec, ...] = (
         read=lambda source: [({}, source.facts.n_ctx)],
     ),
     _counter(
-        "kinetic_cache_hits_total",
+        "kinetic_reused_total",
         "Answers that were built on tokens of an earlier request",
-        lambda view: view.totals.cache_hits,
+        lambda view: view.totals.reused,
+    ),
+    _counter(
+        "kinetic_prefills_total",
+        "Prompts that were only run, for a request that may follow",
+        lambda view: view.totals.prefills,
+    ),
+    _counter(
+        "kinetic_cache_hits_total",
+        "Look-ups that found a kept state worth putting back",
+        lambda view: _cache(view, "n_hits"),
+    ),
+    _counter(
+        "kinetic_cache_misses_total",
+        "Look-ups that found none",
+        lambda view: _cache(view, "n_misses"),
+    ),
+    _counter(
+        "kinetic_cache_kept_total",
+        "States that were taken to be kept",
+        lambda view: _cache(view, "n_kept"),
+    ),
+    _counter(
+        "kinetic_cache_evicted_total",
+        "Kept states that were dropped to make room",
+        lambda view: _cache(view, "n_evicted"),
+    ),
+    _gauge(
+        "kinetic_cache_states",
+        "States that are kept",
+        lambda view: _cache(view, "n_states"),
+    ),
+    Spec(
+        name="kinetic_cache_bytes",
+        kind="gauge",
+        meaning="Size of the kept states, by where they are",
+        read=lambda source: [
+            ({"place": "memory"}, _cache(source.view, "memory_bytes")),
+            ({"place": "disk"}, _cache(source.view, "disk_bytes")),
+        ],
     ),
     _counter(
         "kinetic_step_prompt_rows_total",

@@ -63,8 +63,10 @@ class Totals:
     drafts: int = 0
     drafted: int = 0
     accepted: int = 0
-    cache_hits: int = 0
-    """Answers that were built on kept tokens."""
+    reused: int = 0
+    """Answers that were built on tokens of an earlier request."""
+    prefills: int = 0
+    """Prompts that were only run, for a request that may follow."""
     outcomes: tuple[int, ...] = (0,) * len(OUTCOMES)
     """As OUTCOMES names them."""
     dropped: tuple[int, ...] = (0,) * len(REASONS)
@@ -141,7 +143,7 @@ class Board:
 
 
 @dataclass(slots=True)
-class _Counted:
+class _Told:
     """What of a running generation is in the totals already."""
 
     n_prompt_done: int
@@ -163,7 +165,7 @@ class Metrics(KineticActor):
         self._board = board
         self.view = empty_view(n_slots)
         self._n_tasks = 0
-        self._counted = [_Counted(0) for _ in range(n_slots)]
+        self._told = [_Told(0) for _ in range(n_slots)]
 
     def hear(self, message: MetricsMessage) -> None:
         """One case per message, as in messages.py."""
@@ -183,10 +185,8 @@ class Metrics(KineticActor):
                     n_waiting=message.n_waiting,
                 )
             case JobDropped():
-                dropped = _plus_one(
-                    self.view.totals.dropped, REASONS.index(message.outcome)
-                )
-                self._count(dropped=dropped)
+                before = self.view.totals.dropped
+                self._count(dropped=_counted(before, REASONS, message.outcome))
             case GenerationStarted():
                 self._started(message)
             case GenerationMoved():
@@ -220,7 +220,7 @@ class Metrics(KineticActor):
     def _started(self, message: GenerationStarted) -> None:
         task = self._n_tasks
         self._n_tasks += 1
-        self._counted[message.slot_id] = _Counted(message.n_cached)
+        self._told[message.slot_id] = _Told(message.n_cached)
         self._slot(
             message.slot_id,
             is_processing=True,
@@ -231,7 +231,8 @@ class Metrics(KineticActor):
             has_new_line=False,
             task=task,
         )
-        self._observe(queue=message.queued_s)
+        if not message.job.is_prefill:
+            self._observe(queue=message.queued_s)
 
     def _moved(self, message: GenerationMoved) -> None:
         self._count_slot(
@@ -261,15 +262,22 @@ class Metrics(KineticActor):
             has_new_line=message.has_new_line,
         )
         totals = self.view.totals
-        outcomes = _plus_one(totals.outcomes, OUTCOMES.index(message.outcome))
+        job = self.view.slots[message.slot_id].job
+        if job is not None and job.is_prefill:
+            # Its tokens count as any others; an answer it is not.
+            self._count(
+                prefills=totals.prefills + 1,
+                cached_tokens=totals.cached_tokens + usage.n_cached,
+            )
+            return
         self._count(
             requests=totals.requests + 1,
             cached_tokens=totals.cached_tokens + usage.n_cached,
-            cache_hits=totals.cache_hits + (usage.n_cached > 0),
+            reused=totals.reused + (usage.n_cached > 0),
             drafts=totals.drafts + usage.n_drafts,
             drafted=totals.drafted + usage.n_drafted,
             accepted=totals.accepted + usage.n_accepted,
-            outcomes=outcomes,
+            outcomes=_counted(totals.outcomes, OUTCOMES, message.outcome),
         )
         if usage.n_generated > 1:
             self._observe(token=timings.predicted_s / (usage.n_generated - 1))
@@ -281,24 +289,21 @@ class Metrics(KineticActor):
         self, slot_id: int, n_prompt_done: int, n_generated: int, timings: Timings
     ) -> None:
         """Add what a generation has done since it was last heard of."""
-        counted = self._counted[slot_id]
-        if n_prompt_done < counted.n_prompt_done:
+        told = self._told[slot_id]
+        if n_prompt_done < told.n_prompt_done:
             # Kept tokens that did not fit after all: the prompt starts anew.
-            counted.n_prompt_done = 0
-        if counted.n_generated == 0 and n_generated > 0:
+            told.n_prompt_done = 0
+        if told.n_generated == 0 and n_generated > 0:
             self._observe(first_token=timings.queued_s + timings.prompt_s)
         totals = self.view.totals
         self._count(
-            prompt_tokens=totals.prompt_tokens
-            + (n_prompt_done - counted.n_prompt_done),
+            prompt_tokens=totals.prompt_tokens + (n_prompt_done - told.n_prompt_done),
             # The difference first: added and then taken away, it could round down.
-            prompt_s=totals.prompt_s + (timings.prompt_s - counted.prompt_s),
-            predicted_tokens=totals.predicted_tokens
-            + (n_generated - counted.n_generated),
-            predicted_s=totals.predicted_s
-            + (timings.predicted_s - counted.predicted_s),
+            prompt_s=totals.prompt_s + (timings.prompt_s - told.prompt_s),
+            predicted_tokens=totals.predicted_tokens + (n_generated - told.n_generated),
+            predicted_s=totals.predicted_s + (timings.predicted_s - told.predicted_s),
         )
-        self._counted[slot_id] = _Counted(
+        self._told[slot_id] = _Told(
             n_prompt_done, n_generated, timings.prompt_s, timings.predicted_s
         )
 
@@ -317,5 +322,10 @@ class Metrics(KineticActor):
         self.view = replace(self.view, slots=tuple(slots))
 
 
-def _plus_one(counts: tuple[int, ...], i: int) -> tuple[int, ...]:
-    return (*counts[:i], counts[i] + 1, *counts[i + 1 :])
+def _counted(
+    counts: tuple[int, ...], names: tuple[str, ...], name: str
+) -> tuple[int, ...]:
+    """The counts with one more under a name; one that is not known is not counted."""
+    return tuple(
+        count + (known == name) for count, known in zip(counts, names, strict=True)
+    )

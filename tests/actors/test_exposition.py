@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -11,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kinetic.actors.exposition import LLAMA_SERVER, SPECS, Facts, MetricsPage
 from kinetic.actors.messages import (
+    CacheChanged,
     GenerationEnded,
     GenerationMoved,
     GenerationStarted,
@@ -120,6 +122,27 @@ def test_slots_and_kept_tokens_are_told():
     assert values["llamacpp:kv_cache_tokens", ()] == 32
     assert values["llamacpp:kv_cache_usage_ratio", ()] == 32 / 128
     assert values["kinetic_step_rows_bucket", (("le", "2.0"),)] == 1
+
+
+def test_the_caches_numbers_are_told():
+    view = empty_view(1)
+    cache = CacheChanged(
+        n_states=1,
+        memory_bytes=2,
+        disk_bytes=3,
+        n_hits=4,
+        n_misses=5,
+        n_kept=6,
+        n_evicted=7,
+    )
+    values = values_of(page_of(Board(replace(view, cache=cache))))
+    assert values["kinetic_cache_states", ()] == 1
+    assert values["kinetic_cache_bytes", (("place", "memory"),)] == 2
+    assert values["kinetic_cache_bytes", (("place", "disk"),)] == 3
+    assert values["kinetic_cache_hits_total", ()] == 4
+    assert values["kinetic_cache_misses_total", ()] == 5
+    assert values["kinetic_cache_kept_total", ()] == 6
+    assert values["kinetic_cache_evicted_total", ()] == 7
 
 
 def test_the_averages_are_since_start():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kinetic.actors.messages import (
+    CacheChanged,
     GenerationEnded,
     GenerationMoved,
     GenerationStarted,
@@ -145,7 +148,7 @@ def test_tokens_and_times_are_counted_while_an_answer_is_made(metrics, board):
     totals = board.view.totals
     assert (totals.prompt_tokens, totals.cached_tokens) == (6, 4)
     assert (totals.predicted_tokens, totals.predicted_s) == (20, 5.0)
-    assert (totals.requests, totals.cache_hits) == (1, 1)
+    assert (totals.requests, totals.reused) == (1, 1)
 
 
 def test_a_prompt_that_was_given_up_counts_what_was_run(metrics, board):
@@ -163,7 +166,7 @@ def test_kept_tokens_that_did_not_fit_are_run_and_counted(metrics, board):
     metrics.hear(moved(6, 0, times(1.0)))
     metrics.hear(ended(1, times(2.0), n_cached=0))
     totals = board.view.totals
-    assert (totals.prompt_tokens, totals.cached_tokens, totals.cache_hits) == (10, 0, 0)
+    assert (totals.prompt_tokens, totals.cached_tokens, totals.reused) == (10, 0, 0)
 
 
 def test_the_first_token_and_the_queue_are_observed_once_per_answer(metrics, board):
@@ -198,3 +201,34 @@ def test_each_refusal_is_counted_under_its_reason(metrics, board, reason):
     metrics.hear(JobDropped(outcome=reason))
     counts = dict(zip(REASONS, board.view.totals.dropped, strict=True))
     assert counts == {name: int(name == reason) for name in REASONS}
+
+
+def test_a_prefill_counts_its_tokens_and_is_no_answer(metrics, board):
+    job = replace(JOB, is_prefill=True)
+    metrics.hear(GenerationStarted(slot_id=0, job=job, n_cached=4, queued_s=0.5))
+    metrics.hear(ended(0, times(2.0), outcome="limit", n_cached=4))
+    totals, spreads = board.view.totals, board.view.spreads
+    assert (totals.prompt_tokens, totals.cached_tokens, totals.prefills) == (6, 4, 1)
+    assert (totals.requests, sum(totals.outcomes)) == (0, 0)
+    assert (spreads.queue.n, spreads.answer.n) == (0, 0)
+
+
+def test_an_end_that_nobody_has_named_is_counted_without_breaking(metrics, board):
+    metrics.hear(started())
+    metrics.hear(ended(1, times(), outcome="new"))
+    assert board.view.totals.requests == 1
+    assert sum(board.view.totals.outcomes) == 0
+
+
+def test_what_the_cache_holds_is_shown(metrics, board):
+    told = CacheChanged(
+        n_states=1,
+        memory_bytes=2,
+        disk_bytes=3,
+        n_hits=4,
+        n_misses=5,
+        n_kept=6,
+        n_evicted=7,
+    )
+    metrics.hear(told)
+    assert board.view.cache == told
