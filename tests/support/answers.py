@@ -7,6 +7,8 @@ import itertools
 import threading
 from dataclasses import dataclass, field
 
+from kinetic.actors.cache import CacheOptions
+from kinetic.actors.kept import StateRules
 from kinetic.actors.messages import (
     Delta,
     Failed,
@@ -102,9 +104,22 @@ class Collector:
 class Harness:
     """A running actor system over a real engine."""
 
-    def __init__(self, engine, plan, *, line_limit=64):
+    def __init__(self, engine, plan, *, line_limit=64, cache=None):
         self.engine = engine
         self.deaths = []
+        rules = StateRules(
+            can_cut=engine.can_cut and engine.model.n_swa <= 0,
+            window=max(engine.model.n_swa, 0),
+        )
+        kept = None
+        if cache is not None:
+            kept = CacheOptions(
+                memory_bytes=cache.get("memory_bytes", 1 << 30),
+                folder=cache.get("folder"),
+                disk_bytes=cache.get("disk_bytes", 1 << 30),
+                identity=cache.get("identity", f"{engine.path.name} {plan.name}"),
+                rules=rules,
+            )
         self.system = ActorSystem(
             engine,
             engine.model,
@@ -113,6 +128,8 @@ class Harness:
                 plan=plan,
                 can_cut=engine.can_cut,
                 line_limit=line_limit,
+                rules=rules,
+                cache=kept,
                 on_death=lambda name, error: self.deaths.append((name, error)),
             ),
         )
@@ -152,9 +169,11 @@ class Harness:
 @contextlib.contextmanager
 def running(path, plan_of, **options):
     """A harness over a model file; `plan_of(engine)` gives its plan."""
-    line_limit = options.pop("line_limit", 64)
+    own = {
+        name: options.pop(name) for name in ("line_limit", "cache") if name in options
+    }
     engine = LlamaEngine(path, EngineOptions(**options))
-    harness = Harness(engine, plan_of(engine), line_limit=line_limit)
+    harness = Harness(engine, plan_of(engine), **own)
     harness.system.start()
     try:
         yield harness
