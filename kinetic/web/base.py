@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tornado import web
 
 from kinetic import __version__
+from kinetic.config import MIB
 from kinetic.web import guard, json_body
 from kinetic.web.errors import HttpError, openai_body, to_http
 from kinetic.web.service import ClientGone
@@ -58,6 +59,9 @@ class ApiHandler(web.RequestHandler):
         self.service = service
         self._stream: RequestStream | None = None
         self._is_gone = False
+        # Tornado would parse forms, before any guard and with limits of its own; some
+        # clients call every body of theirs a form.
+        self.request._parse_body = _leave_body  # type: ignore[method-assign] # noqa: SLF001
         self._allowed_origin: str | None = None
 
     # --- Guards ---------------------------------------------------------------------
@@ -82,14 +86,7 @@ class ApiHandler(web.RequestHandler):
         if self.request.method == "OPTIONS":
             return
         self._check_key()
-        if self.request.method == "POST" and self.needs_json:
-            content_type = headers.get("Content-Type")
-            if not guard.is_json(content_type):
-                raise HttpError(
-                    status=415,
-                    message="the body must be sent with Content-Type:"
-                    f" application/json, not {content_type or 'without one'}",
-                )
+        self._check_body()
 
     def _check_origin(self, origin: str | None) -> None:
         if origin is None:
@@ -129,6 +126,30 @@ class ApiHandler(web.RequestHandler):
                 headers={"WWW-Authenticate": 'Bearer realm="kinetic"'},
             )
 
+    def _check_body(self) -> None:
+        """Refuse a body by its headers, before anyone reads it."""
+        headers = self.request.headers
+        if getattr(self.request.connection, "is_body_too_large", False):
+            most = self.service.options.max_body_bytes // MIB
+            raise HttpError(
+                status=413, message=f"the body is larger than {most} MiB (--max-body)"
+            )
+        encoding = headers.get("Content-Encoding", "identity").strip().lower()
+        if encoding != "identity":
+            raise HttpError(
+                status=415,
+                message="the body must be sent without Content-Encoding, not as"
+                f" {encoding}",
+            )
+        if self.request.method == "POST" and self.needs_json:
+            content_type = headers.get("Content-Type")
+            if not guard.is_json(content_type):
+                raise HttpError(
+                    status=415,
+                    message="the body must be sent with Content-Type:"
+                    f" application/json, not {content_type or 'without one'}",
+                )
+
     def options(self, *_args: str) -> None:
         """Answer a browser's preflight for an allowed origin; needs no key."""
         methods = ", ".join(self.methods())
@@ -140,6 +161,8 @@ class ApiHandler(web.RequestHandler):
                 "Access-Control-Allow-Headers", asked or "Authorization, Content-Type"
             )
             self.set_header("Access-Control-Max-Age", "600")
+            if "Access-Control-Request-Private-Network" in self.request.headers:
+                self.set_header("Access-Control-Allow-Private-Network", "true")
         self.set_status(HTTPStatus.NO_CONTENT)
 
     @classmethod
@@ -236,6 +259,10 @@ class ApiHandler(web.RequestHandler):
                 yield stream
             finally:
                 self._stream = None
+
+
+def _leave_body() -> None:
+    """Parse nothing: bodies are JSON here, whatever they are called."""
 
 
 def _from_tornado(error: web.HTTPError, methods: list[str]) -> HttpError:

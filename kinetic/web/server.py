@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import socket
 from typing import TYPE_CHECKING, Any
 
-from tornado import httpserver, iostream, netutil
+from tornado import httpserver, httputil, iostream, netutil
 
-from kinetic.web.base import dumps
-from kinetic.web.errors import HttpError, openai_body
+from kinetic.config import MIB
+from kinetic.web.connection import BodyLimit, ClientStream, refusal
+from kinetic.web.errors import HttpError
 
 if TYPE_CHECKING:
     from tornado import web
 
     from kinetic.config import ServeOptions
-
-_log = logging.getLogger(__name__)
 
 
 class LimitedServer(httpserver.HTTPServer):
@@ -27,7 +26,13 @@ class LimitedServer(httpserver.HTTPServer):
     """
 
     max_connections = 64
+    max_body_bytes = 32 * MIB
     bound_port = 0
+
+    def _handle_connection(self, connection: socket.socket, address: Any) -> None:
+        # Tornado's own makes a stream of its own kind here; nothing else differs.
+        room = self.max_body_bytes + MIB
+        self.handle_stream(ClientStream(connection, max_buffer_size=room), address)
 
     def handle_stream(self, stream: iostream.IOStream, address: Any) -> None:
         """Serve a new connection, or refuse it."""
@@ -39,22 +44,22 @@ class LimitedServer(httpserver.HTTPServer):
             return
         super().handle_stream(stream, address)
 
+    def start_request(
+        self, server_conn: object, request_conn: httputil.HTTPConnection
+    ) -> httputil.HTTPMessageDelegate:
+        """Give a request to the application, its body within the limit."""
+        inner = super().start_request(server_conn, request_conn)
+        return BodyLimit(inner, request_conn, self.max_body_bytes)
+
     async def _refuse(self, stream: iostream.IOStream) -> None:
         error = HttpError(
             status=503,
             message=f"{self.max_connections} connections are already open",
             kind="unavailable_error",
-        )
-        body = dumps(openai_body(error)).encode()
-        head = (
-            "HTTP/1.1 503 Service Unavailable\r\n"
-            "Content-Type: application/json; charset=utf-8\r\n"
-            f"Content-Length: {len(body)}\r\n"
-            "Retry-After: 1\r\n"
-            "Connection: close\r\n\r\n"
+            headers={"Retry-After": "1"},
         )
         try:
-            await stream.write(head.encode() + body)
+            await stream.write(refusal(error))
             # Closing with the request unread would reset the connection and take the
             # answer with it; give the client a moment to send and to read.
             stream.set_close_callback(lambda: None)
@@ -76,13 +81,12 @@ def listen(app: web.Application, options: ServeOptions) -> LimitedServer:
     sockets = netutil.bind_sockets(options.port, address=options.host)
     server = LimitedServer(
         app,
-        max_body_size=options.max_body_bytes,
-        max_buffer_size=options.max_body_bytes + (1 << 20),
         max_header_size=256 << 10,
         body_timeout=options.request_timeout_s,
         idle_connection_timeout=options.request_timeout_s,
     )
     server.max_connections = options.max_connections
+    server.max_body_bytes = options.max_body_bytes
     server.add_sockets(sockets)
     server.bound_port = sockets[0].getsockname()[1]
     return server

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tornado import httpclient, httpserver, testing
+from tornado import httpclient
 
 from kinetic.actors.messages import Delta, Failed, Finished, SinkEvent
+from kinetic.actors.metrics import MetricsView, SlotView
 from kinetic.config import ServeOptions
 from kinetic.errors import KineticError
 from kinetic.model.job import Job
 from kinetic.types import ContentPiece, Finish, GenerationRequest, Timings, Usage
 from kinetic.web.routes import application
+from kinetic.web.server import listen
 from kinetic.web.service import Service
 from tests.support.served import model_facts, model_info
 
@@ -79,6 +81,10 @@ class Script:
     def forget(self, request_id: str, index: int) -> None:
         return
 
+    @property
+    def view(self) -> MetricsView:
+        return MetricsView(slots=(SlotView(slot_id=0),))
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -132,18 +138,17 @@ def talk(
 
     async def run() -> None:
         with ThreadPoolExecutor(1, thread_name_prefix="prompt") as pool:
+            served = ServeOptions(model=Path("m.gguf"), port=0, **(options or {}))
             service = Service(
                 info=model_info(**info),
-                options=ServeOptions(model=Path("m.gguf"), **(options or {})),
+                options=served,
                 actors=script,  # type: ignore[arg-type]
                 builder=script,  # type: ignore[arg-type]
                 facts=model_facts(),
                 pool=pool,
             )
-            socket, port = testing.bind_unused_port()
-            server = httpserver.HTTPServer(application(service))
-            server.add_socket(socket)
-            client = Client(f"http://127.0.0.1:{port}", service)
+            server = listen(application(service), served)
+            client = Client(f"http://127.0.0.1:{server.bound_port}", service)
             try:
                 async with asyncio.timeout(LIMIT_S):
                     await story(client)
