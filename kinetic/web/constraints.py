@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ def gbnf(source: str, *, param: str = "grammar") -> ConstraintSpec | None:
 
 def any_json(*, param: str) -> ConstraintSpec:
     """Any JSON value."""
-    return ConstraintSpec(kind="json_object", source=None, param=param)
+    return ConstraintSpec(kind="json_object", param=param)
 
 
 def json_of(schema: object, *, param: str) -> ConstraintSpec:
@@ -27,7 +28,9 @@ def json_of(schema: object, *, param: str) -> ConstraintSpec:
     if not isinstance(schema, Mapping):
         message = f"{param} must be an object, a JSON Schema, not {shown(schema)}"
         raise RequestError(message, param=param)
-    return ConstraintSpec(kind="json_schema", source=schema, param=param)
+    # Keys keep their order: it is the order in which properties are generated.
+    source = json.dumps(schema, ensure_ascii=False)
+    return ConstraintSpec(kind="json_schema", source=source, param=param)
 
 
 def response_format(value: Mapping[str, Any]) -> ConstraintSpec | None:

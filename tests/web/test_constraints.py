@@ -1,5 +1,7 @@
 """Every spelling of what an answer is held to."""
 
+import json
+
 import pytest
 
 from kinetic.errors import RequestError
@@ -40,7 +42,13 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 def test_response_formats_are_read(value, kind, source):
     found = constraints.response_format(value)
     assert found is not None
-    assert (found.kind, found.source) == (kind, source)
+    assert found.kind == kind
+    assert (json.loads(found.source) if found.source else None) == source
+
+
+def test_a_schemas_keys_keep_their_order():
+    found = constraints.json_of({"b": 1, "a": "é"}, param="format")
+    assert found.source == '{"b": 1, "a": "é"}'
 
 
 def test_plain_text_is_no_constraint():
@@ -89,12 +97,12 @@ def test_an_empty_grammar_is_none():
 
 def test_two_constraints_are_refused_and_both_named():
     grammar = constraints.gbnf('root ::= "a"')
-    json = constraints.any_json(param="response_format")
+    anything = constraints.any_json(param="response_format")
     assert (
         constraints.only_one({"grammar": grammar, "response_format": None}) is grammar
     )
     assert constraints.only_one({}) is None
     with pytest.raises(RequestError) as refused:
-        constraints.only_one({"grammar": grammar, "response_format": json})
+        constraints.only_one({"grammar": grammar, "response_format": anything})
     assert "grammar" in str(refused.value)
     assert "response_format" in str(refused.value)
