@@ -13,12 +13,25 @@ import pytest
 from kinetic.model.chat.template import ChatTemplate, Rendered
 
 NOW = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
+CONTROL = (
+    *("<|im_start|>", "<|im_end|>", "<s>", "</s>", "[INST]", "[/INST]", "<|eot_id|>"),
+    *("<|start_header_id|>", "<|end_header_id|>", "<start_of_turn>", "<end_of_turn>"),
+    *("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<BOS>", "<EOS>"),
+)
+IMAGE = "<__image_1__>"
+STRUCTURAL = ("<think>", "</think>", "<tool_call>", "</tool_call>", IMAGE)
 
 
 @functools.cache
 def _load(path: Path) -> ChatTemplate:
     source = path.read_text(encoding="utf-8")
-    return ChatTemplate(source, bos_token="<BOS>", eos_token="<EOS>")
+    return ChatTemplate(
+        source,
+        bos_token="<BOS>",
+        eos_token="<EOS>",
+        guarded=CONTROL,
+        structural=STRUCTURAL,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -138,14 +138,14 @@ def test_a_template_that_fails_says_why(render, source, refusal):
 
 def test_a_template_that_runs_away_only_sometimes_is_stopped_then(render):
     source = (
-        "{% if messages|length > 2 %}{% for i in range(99999) %}{% for j in range(99999)"
-        " %}{% endfor %}{% endfor %}{% endif %}"
-        "{% for m in messages %}{{ m.content }}{% endfor %}"
+        "{% if messages|length > 2 %}{% for i in range(9999) %}{{ range(99999)|sum }}"
+        "{% endfor %}{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}"
     )
     template = ChatTemplate(source)
     assert render(template, USER).text == "Hi"
+    answer = {"role": "assistant", "content": "x"}
     with pytest.raises(TemplateError, match="more work"):
-        render(template, [*USER, {"role": "assistant", "content": "x"}, *USER])
+        render(template, [*USER, answer, *USER])
 
 
 def test_what_a_template_is_given_stays_as_it_was(render):
