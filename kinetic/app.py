@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import shutil
 import signal
 import sys
 import time
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from kinetic import __version__
+from kinetic import __version__, paths
+from kinetic.actors.cache import CacheOptions
+from kinetic.actors.kept import StateRules
 from kinetic.actors.plan import BatchPlan, alone_plan, uniform_plan
 from kinetic.actors.system import ActorSystem, SystemOptions
 from kinetic.errors import ModelError, ShuttingDown
@@ -24,7 +27,8 @@ from kinetic.model.chat.calls import FAMILIES, markers
 from kinetic.model.chat.template import ChatTemplate
 from kinetic.model.constraint import ConstraintCompiler
 from kinetic.model.defaults import recommended_sampling
-from kinetic.model.engine import EngineOptions, LlamaEngine
+from kinetic.model.engine import EngineOptions, LlamaEngine, free_memory
+from kinetic.model.identity import state_identity
 from kinetic.model.probe import Verdict, probe
 from kinetic.model.prompt import PromptBuilder
 from kinetic.store import model_stem, shards
@@ -40,6 +44,9 @@ if TYPE_CHECKING:
     from kinetic.config import ServeOptions
 
 _log = logging.getLogger(__name__)
+
+KEEP_EVERY_S = 2.0
+"""How long a slot is idle before its state is kept, while nothing runs."""
 
 DRAIN_S = 10.0
 """How long running answers may go on after SIGTERM before they are ended."""
@@ -154,6 +161,42 @@ def chat_template(engine: LlamaEngine, given: str | None) -> ChatTemplate:
     )
 
 
+def state_rules(engine: LlamaEngine) -> StateRules:
+    """What the model's memory allows; measured, see docs/exactness.md."""
+    window = max(engine.model.n_swa, 0)
+    return StateRules(can_cut=engine.can_cut and window == 0, window=window)
+
+
+def cache_options(
+    engine: LlamaEngine, options: ServeOptions, plan: BatchPlan
+) -> CacheOptions | None:
+    """What states are kept; None for models that have none, or where asked so."""
+    memory = options.cache_ram_bytes
+    if memory is None:
+        memory = free_memory() // 4
+    folder = options.cache_dir or paths.cache_dir("states")
+    disk = options.cache_disk_bytes
+    if disk is None:
+        disk = min(_free_disk(folder) // 10, 8 << 30)
+    if engine.kind != "text" or (memory == 0 and disk == 0):
+        return None
+    return CacheOptions(
+        memory_bytes=memory,
+        folder=folder if disk else None,
+        disk_bytes=disk,
+        identity=state_identity(engine, plan.name),
+        rules=state_rules(engine),
+    )
+
+
+def _free_disk(folder: Path) -> int:
+    """Free bytes where a folder is or would be."""
+    for place in (folder, *folder.parents):
+        if place.exists():
+            return shutil.disk_usage(place).free
+    return 0
+
+
 def model_info(
     engine: LlamaEngine,
     options: ServeOptions,
@@ -237,6 +280,8 @@ class Server:
                 plan=self._loaded.plan,
                 can_cut=engine.can_cut,
                 line_limit=self._options.line_limit,
+                rules=state_rules(engine),
+                cache=cache_options(engine, self._options, self._loaded.plan),
                 on_death=self._actor_died,
                 build=_build(self._loaded.info),
             ),
@@ -267,10 +312,18 @@ class Server:
         )
         server = listen(application(service), self._options)
         self._say_where(server.bound_port)
-        await self._stop.wait()
+        await self._until_stopped(system)
         server.stop()
         await self._wind_down(system, service)
+        await self._loop.run_in_executor(None, system.keep_all)
         await asyncio.wait_for(server.close_all_connections(), DRAIN_S)
+
+    async def _until_stopped(self, system: ActorSystem) -> None:
+        """Wait for a signal; have idle slots' states kept meanwhile."""
+        while not self._stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), KEEP_EVERY_S)
+            system.keep_idle(self._loop.time(), KEEP_EVERY_S)
 
     def _facts(self) -> ModelFacts:
         vocab, info = self._loaded.engine.vocab, self._loaded.info

@@ -219,6 +219,27 @@ def _server_flags(command: argparse.ArgumentParser) -> None:
         help="most requests that wait for a slot [default: 256]",
     )
     group.add_argument(
+        "-cram",
+        "--cache-ram",
+        type=_whole(0),
+        metavar="MIB",
+        help="most memory for kept prompt states; 0 keeps none there"
+        " [default: a quarter of what is free]",
+    )
+    group.add_argument(
+        "--cache-disk",
+        type=_whole(0),
+        metavar="MIB",
+        help="most disk for kept prompt states, which hold conversations; 0 writes"
+        " none [default: a tenth of what is free, at most 8192]",
+    )
+    group.add_argument(
+        "--cache-dir",
+        type=Path,
+        metavar="FOLDER",
+        help="folder for kept prompt states [default: states in the cache folder]",
+    )
+    group.add_argument(
         "--timeout",
         type=_whole(1),
         default=30,
@@ -273,6 +294,9 @@ def serve_options(arguments: argparse.Namespace) -> ServeOptions:
         api_keys=_keys(named.get("api_key", []), named.get("api_key_file")),
         cors_origins=tuple(named.get("cors_origin", [])),
         chat_template=_text(arguments.chat_template_file),
+        cache_ram_bytes=_mib(named.get("cache_ram")),
+        cache_dir=named.get("cache_dir"),
+        cache_disk_bytes=_mib(named.get("cache_disk")),
         show_prompts=named.get("show_prompts", False),
         probe=not arguments.no_probe,
     )
@@ -283,6 +307,10 @@ def _port(arguments: argparse.Namespace) -> int:
     if given is not None:
         return given
     return OLLAMA_PORT if getattr(arguments, "ollama", False) else DEFAULT_PORT
+
+
+def _mib(count: int | None) -> int | None:
+    return None if count is None else count * MIB
 
 
 def _model_path(arguments: argparse.Namespace) -> Path:

@@ -36,6 +36,13 @@ class ServeOptions:
     cors_origins: tuple[str, ...] = ()
     chat_template: str | None = None
     """Template text in place of the model's own."""
+    cache_ram_bytes: int | None = None
+    """Most bytes of kept states in memory; None is a quarter of what is free."""
+    cache_dir: Path | None = None
+    """Folder of the states on disk; None is the user's cache folder."""
+    cache_disk_bytes: int | None = None
+    """Most bytes of kept states on disk; 0 writes none, None is a tenth of what is free
+    there, at most 8 GiB."""
     show_prompts: bool = False
     """/slots shows prompts (behind the key, where there is one)."""
     probe: bool = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 
@@ -153,6 +154,22 @@ class Timings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConstraintSpec:
+    """What an answer is to be held to, as the client gave it."""
+
+    kind: str
+    """"json_object" (any JSON value), "json_schema" or "gbnf"."""
+    source: str = ""
+    """A schema as JSON text, or a grammar; "" where the kind says it all."""
+    param: str = "response_format"
+    """The request's field, for errors."""
+    prefix_think: tuple[str, str] | None = None
+    """Think tags: one whole block of reasoning may come before the constrained part."""
+    think_open: bool = False
+    """The prompt ended inside a think block: free text up to its end comes first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChatInput:
     """A conversation, schema-checked but not yet rendered."""
 
@@ -193,6 +210,8 @@ class GenerationRequest:
     stop_at_newline_after_s: float | None = None
     min_indent: int = 0
     slot_id: int | None = None
+    prefill: bool = False
+    """Only run the prompt, up to just before the last word, which may still grow."""
     progress: bool = False
     """Tell how far the prompt is, and with each piece how long it took."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -200,6 +219,17 @@ class GenerationRequest:
     receipt: bool = False
     arrived_s: float = 0.0
     """When the request came, on the monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestAsRead:
+    """What a receipt tells of a request beyond what its job holds."""
+
+    inputs: ChatInput | TextInput
+    """The one that the job's prompt was made of."""
+    constraint: ConstraintSpec | None
+    rendered_at: datetime
+    """What the chat template took for the present, in the server's time zone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

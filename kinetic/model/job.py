@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kinetic.model.chat.calls import OutputFormat
     from kinetic.model.constraint import Constraint
-    from kinetic.types import SamplingParams
+    from kinetic.types import RequestAsRead, SamplingParams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Job:
     """What else than tokens a kept prefix must share: digests of images."""
     is_prefill: bool = False
     """Only run the prompt; ends at once when somebody else needs the slot."""
-    receipt: object | None = None
-    """What the Receipt actor needs to know of the request; None: no receipt."""
+    receipt: RequestAsRead | None = None
+    """What a receipt tells of the request; None: no receipt is asked for."""
     arrived_s: float = 0.0
     """When the request came, on the monotonic clock."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,8 @@ class PromptBuilder:
 
         Raises RequestError for what cannot be rendered, compiled or fitted.
         """
+        if request.prefill:
+            return self._prefill(request)
         jobs: list[Job] = []
         for i, inputs in enumerate(request.inputs):
             prompt = self.prompt(inputs, request)
@@ -89,6 +92,39 @@ class PromptBuilder:
                 for choice in range(request.n)
             )
         return tuple(jobs)
+
+    def _prefill(self, request: GenerationRequest) -> tuple[Job, ...]:
+        """One job for the part of a conversation that no longer changes; or none.
+
+        That part is what the prompt shares with the same conversation without its last
+        word, so neither the template's end of the message nor a token over the cut is
+        in it.
+        """
+        (inputs,) = request.inputs
+        if not isinstance(inputs, ChatInput):
+            message = "prefill takes a conversation"
+            raise RequestError(message, param="messages")
+        whole = self.prompt(inputs, request).tokens
+        earlier = replace(inputs, messages=without_last_word(inputs.messages))
+        part = self.prompt(earlier, request).tokens
+        n_same = 0
+        for left, right in zip(whole, part, strict=False):
+            if left != right:
+                break
+            n_same += 1
+        if n_same == 0:
+            return ()
+        job = Job(
+            request_id=request.request_id,
+            index=0,
+            prompt=whole[:n_same],
+            sampling=request.sampling,
+            max_tokens=0,
+            is_prefill=True,
+            progress=True,
+            arrived_s=request.arrived_s,
+        )
+        return (job,)
 
     def tokenize(
         self,
@@ -245,6 +281,26 @@ def _text_of(rendered: Rendered) -> str:
     if rendered.guard is None:
         return rendered.text
     return rendered.text.replace(rendered.guard, "")
+
+
+_LAST_WORD = re.compile(r"\S+\s*\Z")
+
+
+def without_last_word(
+    messages: Sequence[Mapping[str, Any]],
+) -> tuple[Mapping[str, Any], ...]:
+    """A conversation whose last message lacks its last word."""
+    *before, last = messages
+    content = last.get("content")
+    if isinstance(content, str):
+        shorter: Any = _LAST_WORD.sub("", content)
+    elif content and content[-1].get("type") == "text":
+        tail = content[-1]
+        cut = {**tail, "text": _LAST_WORD.sub("", tail["text"])}
+        shorter = [*content[:-1], cut]
+    else:
+        shorter = content
+    return (*before, {**last, "content": shorter})
 
 
 def tool_name(tool: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tornado import web
 
-from kinetic.web import llama_server, ollama, openai
+from kinetic.web import llama_server, ollama, openai, prefill
 from kinetic.web.common import HealthHandler, NotFoundHandler
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def all_routes() -> list[Route]:
         ("/health", HealthHandler),
         ("/v1/health", HealthHandler),
         *openai.ROUTES,
+        *prefill.ROUTES,
         *ollama.ROUTES,
         *llama_server.ROUTES,
     ]

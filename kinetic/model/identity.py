@@ -1,0 +1,61 @@
+"""Which build of the engine is running: what receipts tell of it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kinetic.model.ffi import library_folder
+
+if TYPE_CHECKING:
+    from kinetic.model.engine import LlamaEngine
+
+_END = 1 << 20  # bytes of each end of a model file that are looked at
+
+_PATTERNS = ("*ggml*", "*llama*")
+
+
+@functools.cache
+def engine_build() -> str:
+    """SHA-256, 64 hex digits, over the native libraries that compute.
+
+    The folder holds each library under several names, so what counts are the different
+    contents, in the order of their own digests. Takes some 50 ms the first time.
+    """
+    folder = Path(library_folder())
+    files = {file for pattern in _PATTERNS for file in folder.glob(pattern)}
+    digests = {_sha256(file) for file in files if file.is_file()}
+    return hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def state_identity(engine: LlamaEngine, plan: str) -> str:
+    """What a kept sequence state belongs to, 64 hex digits.
+
+    The model file by its size, time and both ends, the engine's build, the plan and
+    what shapes the memory. The number of slots, threads and tokens of context do not:
+    a state fits wherever it has room.
+    """
+    stat = engine.path.stat()
+    digest = hashlib.sha256(engine_build().encode())
+    with engine.path.open("rb") as file:
+        digest.update(file.read(_END))
+        file.seek(max(stat.st_size - _END, 0))
+        digest.update(file.read(_END))
+    options = engine.options
+    facts = (
+        stat.st_size,
+        stat.st_mtime_ns,
+        plan,
+        options.flash_attention,
+        options.extra_buffers,
+        options.n_gpu_layers,
+    )
+    digest.update(repr(facts).encode())
+    return digest.hexdigest()

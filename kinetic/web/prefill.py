@@ -1,0 +1,56 @@
+"""POST /v1/prefill: run a prompt while its last word is still being written."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from kinetic.actors.messages import Failed, Finished, PromptMoved
+from kinetic.web import json_body
+from kinetic.web.base import ApiHandler, new_id
+from kinetic.web.openai import schema
+
+
+class PrefillHandler(ApiHandler):
+    """Takes a chat completion's body; only messages, tools and template matter."""
+
+    async def post(self) -> None:
+        """Answer when the prompt is run, or as soon as anybody else comes."""
+        arrival = schema.Arrival(
+            request_id=new_id("prefill-"), arrived_s=time.monotonic()
+        )
+        body = self.request.body
+
+        def read() -> schema.Asked:
+            named = json_body.parse(body)
+            kept = {name: named[name] for name in _FIELDS if name in named}
+            return schema.read_chat(kept, self.service.facts, arrival)
+
+        asked = await self.service.run(read)
+        request = replace(asked.request, prefill=True, progress=True)
+        jobs = await self.service.prepare(request)
+        n_done = 0
+        if jobs:
+            with self.open_stream(jobs) as stream:
+                while events := await stream.read():
+                    for event in events:
+                        if isinstance(event, Failed):
+                            raise event.error
+                        if isinstance(event, PromptMoved):
+                            n_done = event.n_done
+                        if isinstance(event, Finished):
+                            break
+        self.send_json({"object": "prefill", "cached_tokens": n_done})
+
+
+_FIELDS = (
+    "messages",
+    "tools",
+    "tool_choice",
+    "chat_template_kwargs",
+    "reasoning_effort",
+    "thinking",
+)
+"""What shapes a prompt; everything else of a chat completion is of no matter here."""
+
+ROUTES = [("/v1/prefill", PrefillHandler), ("/prefill", PrefillHandler)]
