@@ -12,6 +12,7 @@ Only `web/errors.py` knows HTTP statuses and body shapes; here stands what went 
     ├── ShuttingDown            capacity: the server is stopping
     ├── ReaderTooSlow           the client: does not read what it asked for
     ├── ModelError              the model file: missing, broken, too big
+    ├── ReceiptError            a receipt or a signing key: cannot be read or made
     ├── HubError                the model hub or the network: nothing was fetched
     └── InternalError           a bug of ours, or the engine's
 """
@@ -79,6 +80,10 @@ class ReaderTooSlow(KineticError):
 
 class ModelError(KineticError):
     """A model file that cannot be served: one clear line for the operator."""
+
+
+class ReceiptError(KineticError):
+    """A receipt or a key that cannot be read, or a receipt that cannot be made."""
 
 
 class HubError(KineticError):
