@@ -8,11 +8,13 @@ slot is to do, a `Job`, is made by the prompt builder and declared in model/job.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kinetic.model.job import Job as Job  # noqa: PLC0414 - handed on to web
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     import numpy.typing as npt
 
@@ -401,6 +403,34 @@ MetricsMessage = (
 )
 
 
+# --- Receipt ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """An answer is complete: make its receipt, and tell the sink its end."""
+
+    job: Job
+    sink: Sink
+    finished: Finished
+    """The end as it is without a receipt."""
+    tokens: tuple[int, ...]
+    """Everything drawn, the end-of-generation token included."""
+    pieces: tuple[OutputPiece, ...]
+    """Everything delivered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digested:
+    """The model file's digest is known, or why it is not; one of the two is given."""
+
+    sha256: str = ""
+    error: KineticError | None = None
+
+
+ReceiptMessage = Record | Digested | Cancel
+
+
 # --- The request's sink -------------------------------------------------------------
 
 
@@ -458,7 +488,8 @@ class Finished:
     usage: Usage
     timings: Timings
     slot_id: int
-    receipt: object | None = None
+    receipt: Mapping[str, Any] | None = None
+    """The answer's receipt as JSON, where one was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

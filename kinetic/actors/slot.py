@@ -33,6 +33,7 @@ from kinetic.actors.messages import (
     PromptMoved,
     PromptScored,
     PromptState,
+    Record,
     Restored,
     Sink,
     SinkEvent,
@@ -45,7 +46,7 @@ from kinetic.actors.messages import (
 )
 from kinetic.actors.scoring import PromptScores, score, score_drawn
 from kinetic.actors.sequence import Sequence, frozen
-from kinetic.errors import KineticError
+from kinetic.errors import InternalError, KineticError
 from kinetic.model.chat.calls import parser_for
 from kinetic.model.sampling import TokenSampler
 from kinetic.types import Finish, Timings, TokenLogprob, Usage
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from kinetic.model.constraint import Matcher
     from kinetic.model.ffi import Model
     from kinetic.model.vocab import Vocab
+    from kinetic.types import OutputPiece
 
 _ALPHABET = string.ascii_letters + string.digits
 _PROGRESS_EVERY = 16  # generated tokens between two progress messages to Metrics
@@ -85,6 +87,7 @@ class _Running:
     n_generated: int = 0
     has_new_line: bool = False
     output: list[int] = field(default_factory=list)
+    delivered: list[OutputPiece] = field(default_factory=list)  # for a receipt alone
     scores: PromptScores | None = None
     start: PromptState | None = None
     kept: KeptState | None = None
@@ -93,8 +96,9 @@ class _Running:
 class Slot(KineticActor):
     """Owns one sequence. Hears: Begin, KeepHeld, Yield, Cancel, the Decoder's answers.
 
-    Tells: Decoder, the request's sink, Scheduler, Cache, Metrics. Sends the next Feed
-    before it does any text work, so that text is made while the next pass runs.
+    Tells: Decoder, the request's sink, Scheduler, Cache, Receipt, Metrics. Sends the
+    next Feed before it does any text work, so that text is made while the next pass
+    runs.
     """
 
     def __init__(
@@ -304,7 +308,27 @@ class Slot(KineticActor):
         self._closing = False
         self._tell_idle()
         if running is not None and last is not None:
+            self._tell_end(running, last)
+
+    def _tell_end(self, running: _Running, last: SinkEvent) -> None:
+        """Tell the request's end, or let Receipt tell it along with the receipt."""
+        if running.job.receipt is None or not isinstance(last, Finished):
             running.sink.put(last)
+            return
+        if self._peers.receipt is None:
+            error = InternalError("this server makes no receipts")
+            running.sink.put(Failed(index=running.job.index, error=error))
+            return
+        tell(
+            self._peers.receipt,
+            Record(
+                job=running.job,
+                sink=running.sink,
+                finished=last,
+                tokens=tuple(running.output),
+                pieces=tuple(running.delivered),
+            ),
+        )
 
     def _tell_idle(self) -> None:
         sequence = self._sequence
@@ -439,7 +463,8 @@ class Slot(KineticActor):
         finish = out.finish
         if finish is None and self._is_out_of_time(running, piece):
             finish = Finish(reason="limit")
-        running.sink.put(
+        self._put(
+            running,
             Delta(
                 index=running.job.index,
                 pieces=out.pieces,
@@ -447,7 +472,7 @@ class Slot(KineticActor):
                 logprobs=out.logprobs,
                 n_generated=running.n_generated,
                 timings=_timings(running) if running.job.progress else None,
-            )
+            ),
         )
         if finish is not None:
             self._end(running, finish)
@@ -479,8 +504,13 @@ class Slot(KineticActor):
             n_generated=running.n_generated,
             timings=_timings(running) if running.job.progress else None,
         )
-        running.sink.put(delta)
+        self._put(running, delta)
         self._end(running, out.finish or finish)
+
+    def _put(self, running: _Running, delta: Delta) -> None:
+        if running.job.receipt is not None:
+            running.delivered += delta.pieces
+        running.sink.put(delta)
 
     def _say_progress(self, running: _Running) -> None:
         if running.job.progress:
@@ -511,7 +541,7 @@ class Slot(KineticActor):
                 logprobs=rest.logprobs,
                 n_generated=running.n_generated,
             )
-            running.sink.put(delta)
+            self._put(running, delta)
         finish = running.text.stopped or finish
         self._close(finish.reason, self._finished(running, finish))
 

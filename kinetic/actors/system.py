@@ -26,6 +26,7 @@ from kinetic.actors.messages import (
     Submit,
 )
 from kinetic.actors.metrics import Board, Metrics, MetricsView, empty_view
+from kinetic.actors.receipt import Receipt, ReceiptFacts
 from kinetic.actors.scheduler import Scheduler
 from kinetic.actors.slot import Slot
 from kinetic.errors import InternalError, KineticError
@@ -55,6 +56,8 @@ class Peers:
     metrics: pykka.ActorRef[Any] = None  # type: ignore[assignment]
     cache: pykka.ActorRef[Any] | None = None
     """None where no states are kept."""
+    receipt: pykka.ActorRef[Any] | None = None
+    """None where no receipts are made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,8 @@ class SystemOptions:
     rules: StateRules = field(default_factory=StateRules)
     cache: CacheOptions | None = None
     """What states are kept; None keeps none."""
+    receipts: ReceiptFacts | None = None
+    """What receipts tell of this server; None makes none."""
     on_death: OnDeath
     """Told once, from the dying actor's thread; the process is to end."""
     build: Mapping[str, str] = field(default_factory=dict)
@@ -108,6 +113,8 @@ class ActorSystem:
         peers.decoder = self._start(Decoder, engine, options.plan, peers)
         if options.cache is not None:
             peers.cache = self._start(Cache, options.cache, options.plan, peers)
+        if options.receipts is not None:
+            peers.receipt = self._start(Receipt, options.receipts, peers)
         for slot_id in range(engine.n_sequences):
             seat = (slot_id, self._model, self._vocab, engine.n_ctx)
             peers.slots.append(self._start(Slot, *seat, options.rules, peers))
@@ -146,7 +153,11 @@ class ActorSystem:
 
     def cancel(self, request_id: str, error: KineticError) -> None:
         """Drop a request; what of it is open ends with `error`."""
-        tell(self._peers.scheduler, Cancel(request_id=request_id, error=error))
+        cancel = Cancel(request_id=request_id, error=error)
+        tell(self._peers.scheduler, cancel)
+        if self._peers.receipt is not None:
+            # Where an answer waits for its receipt, its slot is done with it.
+            tell(self._peers.receipt, cancel)
 
     def forget(self, request_id: str, index: int) -> None:
         """A sink saw the end of a job: nobody has to end it any more."""
