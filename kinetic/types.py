@@ -228,7 +228,7 @@ class RequestAsRead:
     inputs: ChatInput | TextInput
     """The one that the job's prompt was made of."""
     constraint: ConstraintSpec | None
-    rendered_at: datetime
+    rendered_at: datetime | None
     """What the chat template took for the present, in the server's time zone."""
 
 

@@ -155,7 +155,7 @@ class Receipt(KineticActor):
             engine=facts.engine,
             request=RequestRecord(
                 inputs=asked.inputs,
-                rendered_at=asked.rendered_at if is_chat else None,
+                rendered_at=asked.rendered_at,
                 template=facts.template if is_chat else None,
                 prompt_tokens=job.prompt,
                 sampling=job.sampling,

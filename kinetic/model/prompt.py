@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from kinetic.errors import ContextExceeded, RequestError
+from kinetic.errors import ContextExceeded, RequestError, UnsupportedFeature
 from kinetic.model.chat.calls import OutputFormat, markers
 from kinetic.model.chat.forced import forced_grammar
 from kinetic.model.chat.template import TemplateError
 from kinetic.model.job import Job
-from kinetic.types import ChatInput, TextInput
+from kinetic.types import ChatInput, RequestAsRead, TextInput
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from kinetic.model.chat.template import ChatTemplate, Rendered
     from kinetic.model.constraint import Constraint, ConstraintCompiler
     from kinetic.model.vocab import Vocab
     from kinetic.types import GenerationRequest, SamplingParams
 
-SEED_LIMIT = 1 << 32
+SEED_LIMIT = (1 << 32) - 1
+"""Seeds are smaller: llama.cpp takes this one itself as "draw a seed"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,13 @@ class Prompt:
     """As rendered; guards that kept markers plain are taken out."""
     output: OutputFormat | None = None
     constraint: Constraint | None = None
+    rendered_at: datetime | None = None
+    """What the template took for the present; None where there was no template."""
+
+
+def local_time() -> datetime:
+    """The present in the server's time zone, as templates print it."""
+    return datetime.now(UTC).astimezone()
 
 
 class PromptBuilder:
@@ -48,11 +57,13 @@ class PromptBuilder:
         template: ChatTemplate,
         compiler: ConstraintCompiler,
         n_ctx: int,
+        now: Callable[[], datetime] = local_time,
     ) -> None:
         self._vocab = vocab
         self._template = template
         self._compiler = compiler
         self._n_ctx = n_ctx
+        self._now = now
 
     def build(self, request: GenerationRequest) -> tuple[Job, ...]:
         """Make one job per choice, numbered prompt by prompt.
@@ -61,6 +72,8 @@ class PromptBuilder:
         """
         if request.prefill:
             return self._prefill(request)
+        if request.receipt:
+            check_receipt(request)
         jobs: list[Job] = []
         for i, inputs in enumerate(request.inputs):
             prompt = self.prompt(inputs, request)
@@ -87,6 +100,7 @@ class PromptBuilder:
                     slot_id=request.slot_id,
                     progress=request.progress,
                     settings=request.settings,
+                    receipt=_as_read(inputs, request, prompt),
                     arrived_s=request.arrived_s,
                 )
                 for choice in range(request.n)
@@ -155,7 +169,7 @@ class PromptBuilder:
 
     def chat_text(self, inputs: ChatInput) -> str:
         """A conversation as the model reads it; raises RequestError."""
-        return _text_of(self.render(inputs, _offered(inputs)))
+        return _text_of(self.render(inputs, _offered(inputs), self._now()))
 
     def prompt(
         self, inputs: ChatInput | TextInput, request: GenerationRequest
@@ -189,7 +203,8 @@ class PromptBuilder:
     def _chat(self, inputs: ChatInput, request: GenerationRequest) -> Prompt:
         tools = _offered(inputs)
         forced = inputs.tool_choice in {"required", "function"}
-        rendered = self.render(inputs, tools)
+        now = self._now()
+        rendered = self.render(inputs, tools, now)
         tokens = self._vocab.tokenize_guarded(rendered.text, rendered.guard)
         think_open = rendered.think_open
         constraint = None
@@ -211,16 +226,19 @@ class PromptBuilder:
             text=_text_of(rendered),
             output=output,
             constraint=constraint,
+            rendered_at=now,
         )
 
-    def render(self, inputs: ChatInput, tools: Sequence[Mapping[str, Any]]) -> Rendered:
+    def render(
+        self, inputs: ChatInput, tools: Sequence[Mapping[str, Any]], now: datetime
+    ) -> Rendered:
         """Render a conversation; raises RequestError with the template's reason."""
         try:
             return self._template.render(
                 inputs.messages,
                 tools=tools,
                 kwargs=inputs.template_kwargs,
-                now=datetime.now(UTC).astimezone(),
+                now=now,
             )
         except TemplateError as error:
             raise RequestError(str(error), param="messages") from error
@@ -306,6 +324,40 @@ def without_last_word(
 def tool_name(tool: Mapping[str, Any]) -> str:
     """A tool definition's function name."""
     return str(tool["function"]["name"])
+
+
+def check_receipt(request: GenerationRequest) -> None:
+    """Raise RequestError for a request whose answer nobody could make again."""
+    if request.stop_at_newline_after_s is not None:
+        message = (
+            "receipt cannot be combined with a time limit: where a clock ended an"
+            " answer, running it again may not end"
+        )
+        raise RequestError(message, param="receipt")
+    for inputs in request.inputs:
+        if isinstance(inputs, ChatInput) and any(map(_has_image, inputs.messages)):
+            message = "receipt is not supported yet for requests with images"
+            raise UnsupportedFeature(message, param="receipt")
+
+
+def _has_image(message: Mapping[str, Any]) -> bool:
+    content = message.get("content")
+    parts = content if isinstance(content, list | tuple) else ()
+    kinds = (part.get("type") for part in parts if isinstance(part, Mapping))
+    return bool(message.get("images")) or any("image" in str(kind) for kind in kinds)
+
+
+def _as_read(
+    inputs: ChatInput | TextInput, request: GenerationRequest, prompt: Prompt
+) -> RequestAsRead | None:
+    """What a receipt needs beyond the job, where one is asked for."""
+    if not request.receipt:
+        return None
+    return RequestAsRead(
+        inputs=inputs,
+        constraint=request.constraint,
+        rendered_at=prompt.rendered_at,
+    )
 
 
 def _choice_sampling(sampling: SamplingParams, choice: int) -> SamplingParams:

@@ -87,7 +87,7 @@ def record(sink, receipt=CHAT, *, request_id="r", index=0):
         receipt=RequestAsRead(
             inputs=request.inputs,
             constraint=request.constraint,
-            rendered_at=request.rendered_at or CHAT.request.rendered_at,
+            rendered_at=request.rendered_at,
         ),
     )
     half = len(output.content) // 2
