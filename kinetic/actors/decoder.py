@@ -11,6 +11,9 @@ from kinetic.actors.base import KineticActor, tell
 from kinetic.actors.messages import (
     Cut,
     DecoderMessage,
+    DropEmbed,
+    Embed,
+    EmbedStep,
     Feed,
     FeedFailed,
     Logits,
@@ -25,6 +28,7 @@ from kinetic.actors.messages import (
     Withdrawn,
 )
 from kinetic.actors.plan import BatchPlan, Pending, Share, shape
+from kinetic.actors.vectors import VectorRun
 from kinetic.errors import InternalError
 from kinetic.model.ffi import Rows
 
@@ -50,9 +54,10 @@ class _Waiting:
 
 
 class Decoder(KineticActor):
-    """Owns the engine's context. Hears: Feed, Cut, Restore, TakeSnapshot, Withdraw.
+    """Owns the engine's context.
 
-    Tells: Slot, Metrics. A pass is run once every slot that got logits from the last
+    Hears: Feed, Cut, Restore, TakeSnapshot, Withdraw, Embed, DropEmbed. Tells: Slot,
+    Scheduler, Metrics. A pass is run once every slot that got logits from the last
     one has answered (by a Feed or a Withdraw), so that steps share their passes.
     """
 
@@ -61,6 +66,7 @@ class Decoder(KineticActor):
         self._engine = engine
         self._plan = plan
         self._peers = peers
+        self._vectors = VectorRun(engine, peers)
         self._waiting: dict[int, _Waiting] = {}
         self._owed: set[int] = set()  # slots with logits that have not answered yet
         self._n_past = [0] * engine.n_sequences  # tokens in each sequence's memory
@@ -85,8 +91,16 @@ class Decoder(KineticActor):
                 self._snapshot(message)
             case Withdraw():
                 self._withdraw(message)
+            case Embed():
+                self._vectors.begin(message)
+                self.actor_ref.tell(EmbedStep())
+            case DropEmbed():
+                self._vectors.drop(message)
             case Step():
                 self._step()
+            case EmbedStep():
+                if self._vectors.step():
+                    self.actor_ref.tell(EmbedStep())
             case _:
                 assert_never(message)
 

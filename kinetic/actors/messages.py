@@ -19,13 +19,27 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kinetic.errors import KineticError
-    from kinetic.types import Finish, OutputPiece, Timings, TokenLogprob, Usage
+    from kinetic.types import (
+        Finish,
+        OutputPiece,
+        Timings,
+        TokenLogprob,
+        Usage,
+        VectorJob,
+    )
 
 
 class Sink(Protocol):
     """Carries a request's output to whoever asked; `put` is safe from any thread."""
 
     def put(self, event: SinkEvent) -> None:
+        """Hand over an event; never blocks and never raises."""
+
+
+class VectorSink(Protocol):
+    """Carries a request's vectors; `put` is safe from any thread."""
+
+    def put(self, event: VectorEvent) -> None:
         """Hand over an event; never blocks and never raises."""
 
 
@@ -38,6 +52,26 @@ class Submit:
 
     jobs: tuple[Job, ...]
     sink: Sink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitVectors:
+    """Make these vectors; every input ends exactly once at the sink."""
+
+    job: VectorJob
+    sink: VectorSink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded:
+    """An input is done; without a vector it failed, or was dropped."""
+
+    serial: int
+    vector: npt.NDArray[np.float32] | None
+    """[n_vector] float32, read-only; [n_tokens, n_vector] where nothing is pooled."""
+    error: KineticError | None
+    seconds: float
+    """Spent in the engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +125,17 @@ class Drain:
     """Take no more requests and end those that wait; running ones go on."""
 
 
-SchedulerMessage = Submit | Cancel | PromptDone | SlotIdle | Matched | KeepIdle | Drain
+SchedulerMessage = (
+    Submit
+    | SubmitVectors
+    | Embedded
+    | Cancel
+    | PromptDone
+    | SlotIdle
+    | Matched
+    | KeepIdle
+    | Drain
+)
 
 
 # --- Slot ---------------------------------------------------------------------------
@@ -259,11 +303,42 @@ class Withdraw:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Embed:
+    """Run this input for its vector; answered by Embedded."""
+
+    serial: int
+    """Grows by one per input; stale messages are told by it."""
+    tokens: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropEmbed:
+    """Run no more of an input; if it is not done yet, Embedded follows at once."""
+
+    serial: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """Run a pass; the Decoder's word to itself, so that others are heard between."""
 
 
-DecoderMessage = Feed | Cut | Restore | TakeSnapshot | Withdraw | Step
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedStep:
+    """Run the next part of the input; the Decoder's word to itself, as Step is."""
+
+
+DecoderMessage = (
+    Feed
+    | Cut
+    | Restore
+    | TakeSnapshot
+    | Withdraw
+    | Embed
+    | DropEmbed
+    | Step
+    | EmbedStep
+)
 
 
 # --- Cache --------------------------------------------------------------------------
@@ -392,6 +467,32 @@ class GenerationEnded:
     has_new_line: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorsStarted:
+    """The first input of a request is run."""
+
+    queued_s: float
+    """From arrival to now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputDone:
+    """An input became a vector."""
+
+    n_tokens: int
+    seconds: float
+    """Spent in the engine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorsEnded:
+    """A request for vectors is over: "vectors", "cancelled" or "failed"."""
+
+    outcome: str
+    n_running: int
+    """Requests that are still being worked on."""
+
+
 MetricsMessage = (
     CacheChanged
     | PassDone
@@ -400,6 +501,9 @@ MetricsMessage = (
     | GenerationStarted
     | GenerationMoved
     | GenerationEnded
+    | VectorsStarted
+    | InputDone
+    | VectorsEnded
 )
 
 
@@ -501,3 +605,15 @@ class Failed:
 
 
 SinkEvent = Started | PromptMoved | PromptScored | Delta | Finished | Failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorMade:
+    """An input's vector; nothing follows for its index."""
+
+    index: int
+    vector: npt.NDArray[np.float32]
+    """[n_vector] float32, read-only; [n_tokens, n_vector] where nothing is pooled."""
+
+
+VectorEvent = VectorMade | Failed

@@ -12,17 +12,20 @@ from kinetic.actors.messages import (
     GenerationEnded,
     GenerationMoved,
     GenerationStarted,
+    InputDone,
     Job,
     JobDropped,
     LineChanged,
     MetricsMessage,
     PassDone,
+    VectorsEnded,
+    VectorsStarted,
 )
 
 if TYPE_CHECKING:
     from kinetic.types import Timings
 
-OUTCOMES = ("eos", "stop", "limit", "calls", "cancelled", "failed")
+OUTCOMES = ("eos", "stop", "limit", "calls", "vectors", "cancelled", "failed")
 """How an answer that had a slot can end."""
 REASONS = ("cancelled", "overloaded", "stopping")
 """Why an answer can end without a slot."""
@@ -155,9 +158,10 @@ class _Told:
 class Metrics(KineticActor):
     """Counts what the others tell and publishes it.
 
-    Hears: PassDone, LineChanged, JobDropped, GenerationStarted, -Moved, -Ended. The
-    board's view is replaced as a whole after each message: one assignment of a
-    reference, so readers in other threads need no lock and always see one moment.
+    Hears: PassDone, LineChanged, JobDropped, GenerationStarted, -Moved, -Ended,
+    VectorsStarted, InputDone, VectorsEnded. The board's view is replaced as a whole
+    after each message: one assignment of a reference, so readers in other threads need
+    no lock and always see one moment.
     """
 
     def __init__(self, n_slots: int, board: Board, on_death: OnDeath) -> None:
@@ -193,6 +197,12 @@ class Metrics(KineticActor):
                 self._moved(message)
             case GenerationEnded():
                 self._ended(message)
+            case VectorsStarted():
+                self._vectors_started(message)
+            case InputDone():
+                self._input_done(message)
+            case VectorsEnded():
+                self._vectors_ended(message)
             case _:
                 assert_never(message)
 
@@ -284,6 +294,27 @@ class Metrics(KineticActor):
         if message.outcome not in {"cancelled", "failed"}:
             whole = timings.queued_s + timings.prompt_s + timings.predicted_s
             self._observe(answer=whole)
+
+    def _vectors_started(self, message: VectorsStarted) -> None:
+        """A model for vectors has one sequence, shown as slot 0."""
+        self._slot(0, is_processing=True, task=self._n_tasks)
+        self._n_tasks += 1
+        self._observe(queue=message.queued_s)
+
+    def _input_done(self, message: InputDone) -> None:
+        totals = self.view.totals
+        self._count(
+            prompt_tokens=totals.prompt_tokens + message.n_tokens,
+            prompt_s=totals.prompt_s + message.seconds,
+        )
+
+    def _vectors_ended(self, message: VectorsEnded) -> None:
+        self._slot(0, is_processing=message.n_running > 0)
+        totals = self.view.totals
+        self._count(
+            requests=totals.requests + 1,
+            outcomes=_counted(totals.outcomes, OUTCOMES, message.outcome),
+        )
 
     def _count_slot(
         self, slot_id: int, n_prompt_done: int, n_generated: int, timings: Timings

@@ -14,6 +14,7 @@ from kinetic.actors.messages import (
     Begin,
     Cancel,
     Drain,
+    Embedded,
     Failed,
     Finished,
     Job,
@@ -29,10 +30,12 @@ from kinetic.actors.messages import (
     SchedulerMessage,
     SlotIdle,
     Submit,
+    SubmitVectors,
     Yield,
 )
 from kinetic.actors.plan import BatchPlan, Held, usable_prefix
 from kinetic.actors.prefix import IdleSlot, choose_slot, shared_length
+from kinetic.actors.vectors import VectorDesk
 from kinetic.actors.waiting import Waiter, WaitingLine
 from kinetic.errors import KineticError, Overloaded, ShuttingDown
 from kinetic.types import Finish, Timings, Usage
@@ -72,8 +75,9 @@ class _Beginning:
 class Scheduler(KineticActor):
     """Owns the waiting line and which slot serves what.
 
-    Hears: Submit, Cancel, PromptDone, SlotIdle, Matched, KeepIdle, Drain. Tells: Slot,
-    Cache, Metrics, and the sinks of requests that it must refuse.
+    Hears: Submit, SubmitVectors, Embedded, Cancel, PromptDone, SlotIdle, Matched,
+    KeepIdle, Drain. Tells: Slot, Decoder, Cache, Metrics, and the sinks of requests for
+    vectors and of those that it must refuse.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class Scheduler(KineticActor):
         self._rules = rules
         self._peers = peers
         self._line = WaitingLine(line_limit)
+        self._vectors = VectorDesk(line_limit, peers)
         self._idle: dict[int, IdleSlot] = {}
         self._serving: dict[int, Job] = {}
         self._groups: dict[str, _Group] = {}
@@ -113,6 +118,12 @@ class Scheduler(KineticActor):
         match message:
             case Submit():
                 self._submit(message)
+            case SubmitVectors():
+                self._vectors.submit(message)
+                self._publish()
+            case Embedded():
+                self._vectors.embedded(message)
+                self._publish()
             case Cancel():
                 self._cancel(message)
             case PromptDone():
@@ -155,6 +166,7 @@ class Scheduler(KineticActor):
         tell(self._peers.metrics, JobDropped(outcome=outcome))
 
     def _cancel(self, cancel: Cancel) -> None:
+        self._vectors.cancel(cancel)
         for waiter in self._line.remove(cancel.request_id):
             self._drop(waiter, cancel.error, "cancelled")
             self._leave_group(waiter.job)
@@ -198,6 +210,7 @@ class Scheduler(KineticActor):
 
     def _drain(self) -> None:
         self._draining = True
+        self._vectors.drain()
         for waiter in self._line.clear():
             self._drop(waiter, ShuttingDown("the server is stopping"), "stopping")
         self._publish()
@@ -348,7 +361,10 @@ class Scheduler(KineticActor):
         return choose_slot(prompt, list(self._idle.values()))
 
     def _publish(self) -> None:
-        changed = LineChanged(n_running=len(self._serving), n_waiting=len(self._line))
+        changed = LineChanged(
+            n_running=len(self._serving) + self._vectors.n_running,
+            n_waiting=len(self._line) + self._vectors.n_waiting,
+        )
         tell(self._peers.metrics, changed)
 
 

@@ -24,6 +24,8 @@ from kinetic.actors.messages import (
     KeepIdle,
     Sink,
     Submit,
+    SubmitVectors,
+    VectorSink,
 )
 from kinetic.actors.metrics import Board, Metrics, MetricsView, empty_view
 from kinetic.actors.receipt import Receipt, ReceiptFacts
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from kinetic.model.api import Engine
     from kinetic.model.ffi import Model
     from kinetic.model.vocab import Vocab
+    from kinetic.types import VectorJob
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +84,7 @@ class SystemOptions:
 class ActorSystem:
     """The running actors, and the only door to them.
 
-    Thread: any for `submit`, `cancel` and `view`; start and stop belong to one.
+    Thread: any for `submit…`, `cancel` and `view`; start and stop belong to one.
     """
 
     def __init__(
@@ -94,7 +97,8 @@ class ActorSystem:
         self._peers = Peers(on_death=self._on_death)
         self._started: list[pykka.ActorRef[Any]] = []
         self._lock = threading.Lock()
-        self._open: dict[tuple[str, int], Sink] = {}  # requests that have not ended
+        # What has not ended, by request and number of the choice or input.
+        self._open: dict[tuple[str, int], Sink | VectorSink] = {}
         self._dead: KineticError | None = None
         self._board = Board(empty_view(engine.n_sequences))
         facts = Facts(n_ctx=engine.n_ctx, build=options.build)
@@ -151,6 +155,19 @@ class ActorSystem:
             return
         tell(self._peers.scheduler, Submit(jobs=jobs, sink=sink))
 
+    def submit_vectors(self, job: VectorJob, sink: VectorSink) -> None:
+        """Have vectors made; each input ends exactly once at the sink."""
+        indexes = range(len(job.inputs))
+        with self._lock:
+            dead = self._dead
+            if dead is None:
+                self._open.update(((job.request_id, i), sink) for i in indexes)
+        if dead is not None:
+            for i in indexes:
+                sink.put(Failed(index=i, error=dead))
+            return
+        tell(self._peers.scheduler, SubmitVectors(job=job, sink=sink))
+
     def cancel(self, request_id: str, error: KineticError) -> None:
         """Drop a request; what of it is open ends with `error`."""
         cancel = Cancel(request_id=request_id, error=error)
@@ -160,7 +177,7 @@ class ActorSystem:
             tell(self._peers.receipt, cancel)
 
     def forget(self, request_id: str, index: int) -> None:
-        """A sink saw the end of a job: nobody has to end it any more."""
+        """A sink saw the end of a job or input: nobody has to end it any more."""
         with self._lock:
             self._open.pop((request_id, index), None)
 
