@@ -317,6 +317,15 @@ class Refused:
     neutral: tuple[object, ...] = ()
     """Values that ask for nothing, beside null, false, "", [] and {}."""
 
+    def is_neutral(self, value: object) -> bool:
+        """Whether a value asks for nothing; true is not 1."""
+        if value is None or value is False or value in ("", [], {}):
+            return True
+        return any(
+            value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
+            for neutral in self.neutral
+        )
+
 
 REFUSED: Mapping[str, Refused] = {
     "audio": Refused("this server makes no audio"),

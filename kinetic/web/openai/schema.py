@@ -134,18 +134,9 @@ def _check_names(
                 message = f"{shown(name)} is no field; did you mean {meant}?"
                 raise RequestError(message, param=name)
             continue
-        if not _asks_for_nothing(value, refused):
+        if not refused.is_neutral(value):
             message = f"{name} is not supported: {refused.reason}"
             raise UnsupportedFeature(message, param=name)
-
-
-def _asks_for_nothing(value: Any, refused: Refused) -> bool:
-    if value is None or value is False or value in ("", [], {}):
-        return True
-    return any(
-        value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
-        for neutral in refused.neutral
-    )
 
 
 # --- Prompts ------------------------------------------------------------------------
