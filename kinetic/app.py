@@ -35,7 +35,7 @@ from kinetic.store import model_stem, shards
 from kinetic.types import ModelInfo
 from kinetic.web.fields import ModelFacts
 from kinetic.web.routes import application
-from kinetic.web.server import listen
+from kinetic.web.server import check_address, listen
 from kinetic.web.service import Service
 
 if TYPE_CHECKING:
@@ -251,6 +251,7 @@ def serve(options: ServeOptions) -> int:
 
     Raises ModelError, and OSError when the address cannot be used.
     """
+    check_address(options)
     loaded = load(options)
     server = Server(loaded, options)
     return asyncio.run(server.run())

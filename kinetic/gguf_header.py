@@ -190,6 +190,8 @@ class _Reader:
 
     def _unpack(self, layout: str) -> tuple[Any, ...]:
         shape = struct.Struct("<" + layout)
+        if self._at + shape.size > len(self._data):
+            raise ValueError("it is cut short")
         found = shape.unpack_from(self._data, self._at)
         self._at += shape.size
         return found

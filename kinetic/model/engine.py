@@ -97,6 +97,13 @@ class LlamaEngine:
             n_parallel = 1
             splits = self.serving.splits
             n_batch = min(n_batch, pooling.SPLIT_ROWS) if splits else n_ctx
+        elif n_parallel * per_sequence > free:
+            message = (
+                f"{n_parallel} slots of {n_ctx} tokens need"
+                f" {n_parallel * per_sequence // MIB} MiB and {free // MIB} MiB of"
+                " memory are free: choose fewer with --ctx-size or --parallel"
+            )
+            raise ModelError(message)
         self.options = replace(
             options,
             n_ctx=n_ctx,

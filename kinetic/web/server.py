@@ -73,6 +73,16 @@ class LimitedServer(httpserver.HTTPServer):
 _pending: set[asyncio.Future[None]] = set()
 
 
+def check_address(options: ServeOptions) -> None:
+    """Raise OSError now when the address cannot be used, not after minutes of loading.
+
+    The sockets are closed again: a client must not wait in the kernel's line meanwhile.
+    """
+    if options.port != 0:
+        for socket in netutil.bind_sockets(options.port, address=options.host):
+            socket.close()
+
+
 def listen(app: web.Application, options: ServeOptions) -> LimitedServer:
     """Bind and start serving; the port is chosen by the system where it is 0.
 
