@@ -45,6 +45,10 @@ class Vocab:
         self.user_texts = tuple(t for t in map(self._decode, users) if t.strip())
         """Texts of the user-defined tokens that are more than blanks."""
         self._markers = _alternation(self._special)
+        start = model.tokenize(b"a", add_special=False, parse_special=False)
+        self._adds_space = bool(start) and self._decode(start[0]).startswith(" ")
+        line = model.tokenize(b"\n", add_special=False, parse_special=False)
+        self._newline = tuple(line)
         plain = [model.piece(t, special=False) for t in everyone]
         self._plain = tuple(plain)
 
@@ -86,13 +90,13 @@ class Vocab:
         The engine matches user-defined tokens even when told not to parse special
         ones, so a marker is cut in two behind its first character.
         """
-        cut = self._markers.sub(lambda m: m[0][0] + "\0" + m[0][1:], text)
-        ids: list[int] = []
-        for i, part in enumerate(cut.split("\0") if cut != text else [text]):
-            ids += self._model.tokenize(
-                part.encode(), add_special=add_special and i == 0, parse_special=False
-            )
-        return ids
+        parts = []
+        start = 0
+        for found in self._markers.finditer(text):
+            parts.append(text[start : found.start() + 1])
+            start = found.start() + 1
+        parts.append(text[start:])
+        return self._join(parts, add_special=add_special, parse_special=False)
 
     def tokenize_guarded(self, text: str, guard: str | None) -> list[int]:
         """Token ids of a rendered prompt: one BOS where the model wants it.
@@ -101,14 +105,41 @@ class Vocab:
         wrote; the text is cut there, so that they stay ordinary tokens.
         """
         parts = [text] if guard is None else text.split(guard)
-        ids: list[int] = []
-        for part in parts:
-            ids += self._model.tokenize(
-                part.encode(), add_special=False, parse_special=True
-            )
+        ids = self._join(parts, add_special=False, parse_special=True)
         if self.add_bos and ids[:1] != [self.bos] and self.bos is not None:
             ids.insert(0, self.bos)
         return ids
+
+    def _join(
+        self, parts: Sequence[str], *, add_special: bool, parse_special: bool
+    ) -> list[int]:
+        """Token ids of text that is cut where a marker must not be seen."""
+        ids: list[int] = []
+        for i, part in enumerate(parts):
+            if i > 0 and self._adds_space:
+                ids += self._behind(part, parse_special=parse_special)
+                continue
+            ids += self._model.tokenize(
+                part.encode(),
+                add_special=add_special and i == 0,
+                parse_special=parse_special,
+            )
+        return ids
+
+    def _behind(self, part: str, *, parse_special: bool) -> list[int]:
+        """Token ids of text behind other text, where the engine would add a space.
+
+        A new line in front takes that space; no token joins one with what follows.
+        """
+        ids = self._model.tokenize(
+            b"\n" + part.encode(), add_special=False, parse_special=parse_special
+        )
+        n = len(self._newline)
+        if tuple(ids[:n]) == self._newline:
+            return ids[n:]
+        return self._model.tokenize(
+            part.encode(), add_special=False, parse_special=parse_special
+        )
 
     def tokenize_prompt(self, prompt: str | Sequence[int | str]) -> list[int]:
         """Token ids of a completion's prompt: text, ids, or a mix of both.
