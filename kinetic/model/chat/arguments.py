@@ -139,6 +139,41 @@ def allowed_types(schema: Any, root: Schema) -> frozenset[str] | None:
     return None
 
 
+def declared_parameters(schema: Any) -> dict[str, bool]:
+    """The parameters that a tool's schema names, each with whether it is required.
+
+    Also those of schemas that it refers to, joins or chooses from; what one of several
+    choices requires is not required.
+    """
+    found: dict[str, bool] = {}
+    required: set[str] = set()
+    waiting = [(schema, True)]
+    for _ in range(MAX_SCHEMAS):
+        if not waiting:
+            break
+        current, is_sure = waiting.pop(0)
+        if not isinstance(current, Mapping):
+            continue
+        properties = current.get("properties")
+        names = properties if isinstance(properties, Mapping) else ()
+        found |= {name: False for name in names if name not in found}
+        if is_sure:
+            required.update(_names(current.get("required")))
+        if isinstance(current.get("$ref"), str):
+            waiting.append((_resolve(current["$ref"], schema), is_sure))
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            parts = current.get(keyword)
+            if isinstance(parts, list):
+                waiting += [(part, is_sure and keyword == "allOf") for part in parts]
+    found |= {name: False for name in sorted(required) if name not in found}
+    return {name: name in required for name in found}
+
+
+def _names(value: Any) -> list[str]:
+    items = value if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, str)]
+
+
 def _own_types(schema: Schema) -> set[str]:
     declared = schema.get("type")
     if isinstance(declared, str):
