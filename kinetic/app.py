@@ -31,6 +31,9 @@ from kinetic.model.engine import EngineOptions, LlamaEngine, free_memory
 from kinetic.model.identity import state_identity
 from kinetic.model.probe import Verdict, probe
 from kinetic.model.prompt import PromptBuilder
+from kinetic.model.ranking import TEMPLATE_KEY, PairInputs, PairMarkers
+from kinetic.model.vector_probe import probe_vectors
+from kinetic.model.vectors import VectorInputs
 from kinetic.store import model_stem, shards
 from kinetic.types import ModelInfo
 from kinetic.web.fields import ModelFacts
@@ -108,8 +111,7 @@ def engine_options(options: ServeOptions) -> EngineOptions:
 def choose_plan(engine: LlamaEngine, *, try_it: bool) -> tuple[BatchPlan, Verdict]:
     """The least strict plan that the loaded model is exact with."""
     if engine.kind != "text":
-        reason = "each input is run in a pass of its own"
-        return alone_plan(), Verdict(is_row_invariant=False, reason=reason)
+        return alone_plan(), _try_vectors(engine, try_it=try_it)
     if try_it:
         verdict = probe(engine)
     else:
@@ -117,6 +119,16 @@ def choose_plan(engine: LlamaEngine, *, try_it: bool) -> tuple[BatchPlan, Verdic
     if verdict.is_row_invariant:
         return uniform_plan(n_sequences=engine.n_sequences), verdict
     return alone_plan(), verdict
+
+
+def _try_vectors(engine: LlamaEngine, *, try_it: bool) -> Verdict:
+    if not try_it:
+        reason = "each input is run in passes of its own; the probe is switched off"
+        return Verdict(is_row_invariant=False, reason=reason)
+    verdict = probe_vectors(engine)
+    if not verdict.is_row_invariant:
+        _log.warning("vectors are not exact on this machine: %s", verdict.reason)
+    return verdict
 
 
 def _describe(engine: LlamaEngine, options: ServeOptions, started: float) -> Loaded:
@@ -231,8 +243,35 @@ def model_info(
         eos_token=vocab.text(vocab.eos),
         plan=plan.name,
         plan_reason=verdict.reason,
+        pooling=engine.serving.pooling,
+        n_vector=engine.n_vector,
+        gives_probabilities=engine.serving.gives_probabilities,
         versions={"kinetic": __version__, **ffi.library_versions()},
     )
+
+
+def vector_inputs(engine: LlamaEngine) -> VectorInputs | None:
+    """What makes inputs of texts; None for other than embedding models."""
+    if engine.kind != "embedding":
+        return None
+    return VectorInputs(engine.vocab, engine.n_ctx)
+
+
+def pair_inputs(engine: LlamaEngine) -> PairInputs | None:
+    """What makes inputs of documents; None for other than ranking models."""
+    if engine.kind != "rerank":
+        return None
+    model = engine.model
+    markers = PairMarkers.of(
+        bos=model.bos if model.bos >= 0 else None,
+        eos=model.eos if model.eos >= 0 else None,
+        sep=model.sep if model.sep >= 0 else None,
+        add_bos=model.add_bos,
+        add_eos=model.add_eos,
+        add_sep=model.add_sep,
+    )
+    template = engine.metadata.get(TEMPLATE_KEY)
+    return PairInputs(engine.vocab, markers, template, engine.n_ctx)
 
 
 def _build(info: ModelInfo) -> dict[str, str]:
@@ -303,6 +342,7 @@ class Server:
             ConstraintCompiler(engine.model, engine.vocab),
             engine.n_ctx,
         )
+        texts, pairs = vector_inputs(engine), pair_inputs(engine)
         service = Service(
             info=self._loaded.info,
             options=self._options,
@@ -310,6 +350,8 @@ class Server:
             builder=builder,
             facts=self._facts(),
             pool=pool,
+            vector_inputs=None if texts is None else texts.build,
+            pair_inputs=None if pairs is None else pairs.build,
         )
         server = listen(application(service), self._options)
         self._say_where(server.bound_port)

@@ -258,6 +258,8 @@ class RankRequest:
     documents: tuple[str, ...]
     param: str = "documents"
     """What the client calls them."""
+    truncate: bool = False
+    """Cut the end of a document that does not fit with the query; else refuse it."""
     arrived_s: float = 0.0
     """When the request came, on the monotonic clock."""
 

@@ -85,13 +85,12 @@ class PairInputs:
         Raises RequestError naming the document, and InputTooLong with both numbers.
         """
         inputs = []
-        query = self._vocab.tokenize_plain(request.query)
+        query = request.query
         for i, document in enumerate(request.documents):
-            if self._template is None:
-                tokens = self._pair(query, document)
-            else:
-                tokens = self._rendered(self._template, request.query, document)
             where = f"{request.param}[{i}]"
+            tokens = self._tokens(query, document)
+            if len(tokens) > self._n_ctx and request.truncate:
+                tokens = self._cut(query, document)
             if len(tokens) > self._n_ctx:
                 raise InputTooLong(
                     n_prompt=len(tokens), n_ctx=self._n_ctx, param=where, beside="query"
@@ -106,11 +105,27 @@ class PairInputs:
             arrived_s=request.arrived_s,
         )
 
-    def _pair(self, query: list[int], document: str) -> list[int]:
+    def _tokens(self, query: str, document: str) -> list[int]:
+        if self._template is None:
+            return self._pair(query, document)
+        return self._rendered(self._template, query, document)
+
+    def _cut(self, query: str, document: str) -> list[int]:
+        """As much of the document's beginning as fits; too long is the query alone."""
+        least, most = 0, len(document)
+        while least < most:
+            middle = (least + most + 1) // 2
+            if len(self._tokens(query, document[:middle])) <= self._n_ctx:
+                least = middle
+            else:
+                most = middle - 1
+        return self._tokens(query, document[:least])
+
+    def _pair(self, query: str, document: str) -> list[int]:
         markers = self._markers
         return [
             *markers.before,
-            *query,
+            *self._vocab.tokenize_plain(query),
             *markers.between,
             *self._vocab.tokenize_plain(document),
             *markers.after,

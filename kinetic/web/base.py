@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kinetic.actors.messages import Job
+    from kinetic.types import VectorJob
     from kinetic.web.service import Service
     from kinetic.web.stream import RequestStream
+    from kinetic.web.vectors import VectorCall
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +59,7 @@ class ApiHandler(web.RequestHandler):
     def initialize(self, service: Service) -> None:
         """Keep what app.py gave; called by Tornado for each request."""
         self.service = service
-        self._stream: RequestStream | None = None
+        self._stream: RequestStream | VectorCall | None = None
         self._is_gone = False
         # Tornado would parse forms, before any guard and with limits of its own; some
         # clients call every body of theirs a form.
@@ -257,6 +259,18 @@ class ApiHandler(web.RequestHandler):
             self._stream = stream
             try:
                 yield stream
+            finally:
+                self._stream = None
+
+    @contextlib.contextmanager
+    def open_vectors(self, job: VectorJob) -> Iterator[VectorCall]:
+        """Start a request for vectors; raises ClientGone as `open_stream` does."""
+        if self._is_gone:
+            raise ClientGone("the client closed its connection")
+        with self.service.open_vectors(job) as call:
+            self._stream = call
+            try:
+                yield call
             finally:
                 self._stream = None
 

@@ -12,18 +12,27 @@ from kinetic.digest import BackgroundDigest
 from kinetic.errors import KineticError, UnsupportedFeature
 from kinetic.store import shards
 from kinetic.web.stream import RequestStream
+from kinetic.web.vectors import VectorCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from kinetic.actors.messages import Job, Sink
+    from kinetic.actors.messages import Job, Sink, VectorSink
     from kinetic.config import ServeOptions
-    from kinetic.types import ChatInput, GenerationRequest, ModelInfo
+    from kinetic.types import (
+        ChatInput,
+        GenerationRequest,
+        ModelInfo,
+        RankRequest,
+        VectorJob,
+        VectorRequest,
+    )
     from kinetic.web.fields import ModelFacts
 
 
 T = TypeVar("T")
+Answering = TypeVar("Answering", bound=RequestStream | VectorCall)
 
 
 class SlotShown(Protocol):
@@ -80,11 +89,14 @@ class Actors(Protocol):
     def submit(self, jobs: tuple[Job, ...], sink: Sink) -> None:
         """Have answers made; each job ends exactly once at the sink."""
 
+    def submit_vectors(self, job: VectorJob, sink: VectorSink) -> None:
+        """Have vectors made; each input ends exactly once at the sink."""
+
     def cancel(self, request_id: str, error: KineticError) -> None:
         """Drop a request."""
 
     def forget(self, request_id: str, index: int) -> None:
-        """A sink saw the end of a job."""
+        """A sink saw the end of a job or input."""
 
     @property
     def view(self) -> Shown:
@@ -125,7 +137,11 @@ class Service:
     """What reading a request's fields needs to know of the model."""
     pool: Executor
     """Where prompts are built: templates and tokenising stay off the loop."""
-    streams: set[RequestStream] = field(default_factory=set)
+    vector_inputs: Callable[[VectorRequest], VectorJob] | None = None
+    """Makes inputs of texts, for an embedding model; slow, so called off the loop."""
+    pair_inputs: Callable[[RankRequest], VectorJob] | None = None
+    """Makes inputs of documents, for a ranking model; slow, so called off the loop."""
+    streams: set[RequestStream | VectorCall] = field(default_factory=set)
     """Requests that are being answered now."""
     digest: BackgroundDigest = field(init=False)
     """SHA-256 of the model file."""
@@ -155,10 +171,39 @@ class Service:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.pool, self.builder.build, request)
 
+    async def prepare_vectors(self, request: VectorRequest) -> VectorJob:
+        """Make inputs of texts; raises RequestError for what cannot be served."""
+        build = self.vector_inputs
+        if build is None:
+            raise UnsupportedFeature(wrong_kind(self.info.kind))
+        return await self.run(lambda: build(request))
+
+    async def prepare_pairs(self, request: RankRequest) -> VectorJob:
+        """Make inputs of documents; raises RequestError for what cannot be served."""
+        build = self.pair_inputs
+        if build is None:
+            raise UnsupportedFeature(wrong_kind(self.info.kind))
+        return await self.run(lambda: build(request))
+
+    def check_kind(self, kind: str) -> None:
+        """Raise UnsupportedFeature, naming the right route, for any other model."""
+        if self.info.kind != kind:
+            raise UnsupportedFeature(wrong_kind(self.info.kind))
+
     @contextlib.contextmanager
     def open(self, jobs: tuple[Job, ...]) -> Iterator[RequestStream]:
         """Start a request and give its stream; leaving cancels what is still open."""
-        stream = RequestStream(self.actors, jobs)
+        with self._answering(RequestStream(self.actors, jobs)) as stream:
+            yield stream
+
+    @contextlib.contextmanager
+    def open_vectors(self, job: VectorJob) -> Iterator[VectorCall]:
+        """Start a request for vectors; leaving cancels what is still open."""
+        with self._answering(VectorCall(self.actors, job)) as call:
+            yield call
+
+    @contextlib.contextmanager
+    def _answering(self, stream: Answering) -> Iterator[Answering]:
         self.streams.add(stream)
         self._quiet.clear()
         try:

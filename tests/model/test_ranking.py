@@ -116,6 +116,34 @@ def test_the_document_that_does_not_fit_is_named_with_both_numbers(qwen3):
     assert str(error).startswith("documents[1] with query has ")
 
 
+@pytest.mark.parametrize("layout", ["template", "pair"])
+def test_a_document_is_cut_to_what_fits_where_that_is_asked_for(qwen3, layout):
+    _, vocab = qwen3
+    template = "{query}|{document}|" if layout == "template" else None
+    markers = PairMarkers(before=(1,), between=(2,), after=(3,))
+    builder = PairInputs(vocab, markers, template, 24)
+    document = "many words in a row " * 30
+    request = RankRequest(
+        request_id="r", query="what", documents=("short", document), truncate=True
+    )
+    short, cut = builder.build(request).inputs
+    assert short == built(builder, "what", "short")[0]
+    assert 20 < len(cut) <= 24
+    whole = vocab.tokenize_plain(document)
+    start = cut.index(whole[1])
+    assert list(cut[start : start + 8]) == whole[1:9]
+    assert cut[-1] == short[-1]
+
+
+def test_a_query_that_does_not_fit_alone_is_refused_all_the_same(qwen3):
+    builder = templated(qwen3, "{query}|{document}", n_ctx=8)
+    request = RankRequest(
+        request_id="r", query="many words " * 10, documents=("a",), truncate=True
+    )
+    with pytest.raises(InputTooLong):
+        builder.build(request)
+
+
 def test_nothing_to_score_is_refused(qwen3):
     _, vocab = qwen3
     builder = PairInputs(vocab, NO_MARKERS, None, 64)

@@ -81,6 +81,10 @@ class Script:
     def forget(self, request_id: str, index: int) -> None:
         return
 
+    def parts(self) -> dict[str, Any]:
+        """Further parts of the service."""
+        return {}
+
     @property
     def view(self) -> MetricsView:
         return MetricsView(slots=(SlotView(slot_id=0),))
@@ -146,6 +150,7 @@ def talk(
                 builder=script,  # type: ignore[arg-type]
                 facts=model_facts(),
                 pool=pool,
+                **script.parts(),
             )
             server = listen(application(service), served)
             client = Client(f"http://127.0.0.1:{server.bound_port}", service)

@@ -1,3 +1,5 @@
-from kinetic.web.openai.handlers import ROUTES
+from kinetic.web.openai import handlers, vector_handlers
+
+ROUTES = [*handlers.ROUTES, *vector_handlers.ROUTES]
 
 __all__ = ["ROUTES"]

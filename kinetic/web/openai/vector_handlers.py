@@ -1,0 +1,74 @@
+"""The handlers of /v1/embeddings and /v1/rerank: read, have it answered, write."""
+
+from __future__ import annotations
+
+import time
+
+from kinetic.web import json_body
+from kinetic.web.base import ApiHandler, new_id
+from kinetic.web.openai.embeddings import Wanted, embeddings_json, read_embeddings
+from kinetic.web.openai.rerank import Ranking, read_rerank, rerank_json
+from kinetic.web.vector_handler import VectorHandler
+
+
+class EmbeddingsHandler(VectorHandler):
+    """POST /v1/embeddings."""
+
+    async def post(self) -> None:
+        """Answer with a vector for each input."""
+        arrived_s = time.monotonic()
+        service, body = self.service, self.request.body
+        service.check_kind("embedding")
+
+        def read() -> Wanted:
+            # Off the loop: a body of many megabytes takes a while to parse and check.
+            return read_embeddings(
+                json_body.parse(body),
+                service.info,
+                request_id=new_id("embd-"),
+                arrived_s=arrived_s,
+            )
+
+        wanted = await service.run(read)
+        job = await service.prepare_vectors(wanted.request)
+        model = service.info.id
+        await self.answer(
+            job, lambda vectors: embeddings_json(wanted, job, vectors, model=model)
+        )
+
+
+class RerankHandler(VectorHandler):
+    """POST /v1/rerank."""
+
+    async def post(self) -> None:
+        """Answer with the documents by their relevance."""
+        arrived_s = time.monotonic()
+        service, body = self.service, self.request.body
+        service.check_kind("rerank")
+
+        def read() -> Ranking:
+            return read_rerank(
+                json_body.parse(body),
+                service.info,
+                request_id=new_id("rerank-"),
+                arrived_s=arrived_s,
+            )
+
+        ranking = await service.run(read)
+        job = await service.prepare_pairs(ranking.request)
+        model = service.info.id
+        await self.answer(
+            job, lambda vectors: rerank_json(ranking, job, vectors, model=model)
+        )
+
+
+ROUTES: list[tuple[str, type[ApiHandler]]] = [
+    # Without /v1 this path is llama-server's, whose vectors are of another shape.
+    ("/v1/embeddings", EmbeddingsHandler),
+    ("/v1/rerank", RerankHandler),
+    ("/v1/reranking", RerankHandler),
+    ("/rerank", RerankHandler),
+    ("/reranking", RerankHandler),
+    # Cohere's second version differs in what it does not send.
+    ("/v2/rerank", RerankHandler),
+]
