@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
@@ -20,7 +20,9 @@ from kinetic import __version__, paths
 from kinetic.actors.cache import CacheOptions
 from kinetic.actors.kept import StateRules
 from kinetic.actors.plan import BatchPlan, alone_plan, uniform_plan
+from kinetic.actors.receipt import ReceiptFacts, engine_identity
 from kinetic.actors.system import ActorSystem, SystemOptions
+from kinetic.digest import BackgroundDigest
 from kinetic.errors import ModelError, ShuttingDown
 from kinetic.model import ffi
 from kinetic.model.chat.calls import FAMILIES, markers
@@ -34,6 +36,8 @@ from kinetic.model.prompt import PromptBuilder
 from kinetic.model.ranking import TEMPLATE_KEY, PairInputs, PairMarkers
 from kinetic.model.vector_probe import probe_vectors
 from kinetic.model.vectors import VectorInputs
+from kinetic.receipts import signing
+from kinetic.receipts.record import signer_json
 from kinetic.store import model_stem, shards
 from kinetic.types import ModelInfo
 from kinetic.web.fields import ModelFacts
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kinetic.config import ServeOptions
+    from kinetic.receipts.signing import Signer
 
 _log = logging.getLogger(__name__)
 
@@ -291,17 +296,23 @@ def serve(options: ServeOptions) -> int:
     Raises ModelError, and OSError when the address cannot be used.
     """
     check_address(options)
+    # Before anything is loaded: a key that cannot be used is told at once.
+    signer = None if options.sign_key is None else signing.load(options.sign_key)
     loaded = load(options)
-    server = Server(loaded, options)
+    server = Server(loaded, options, signer)
     return asyncio.run(server.run())
 
 
 class Server:
     """The running process. Thread: the event loop's, except for `_actor_died`."""
 
-    def __init__(self, loaded: Loaded, options: ServeOptions) -> None:
+    def __init__(
+        self, loaded: Loaded, options: ServeOptions, signer: Signer | None = None
+    ) -> None:
         self._loaded = loaded
         self._options = options
+        self._signer = signer
+        self._digest = BackgroundDigest(shards(Path(loaded.info.path)))
         self._code = 0
         self._stop = asyncio.Event()
 
@@ -322,6 +333,7 @@ class Server:
                 line_limit=self._options.line_limit,
                 rules=state_rules(engine),
                 cache=cache_options(engine, self._options, self._loaded.plan),
+                receipts=self._receipts(),
                 on_death=self._actor_died,
                 build=_build(self._loaded.info),
             ),
@@ -352,7 +364,10 @@ class Server:
             pool=pool,
             vector_inputs=None if texts is None else texts.build,
             pair_inputs=None if pairs is None else pairs.build,
+            receipt_key=self._receipt_key(),
         )
+        # One reading of the file does for receipts and for Ollama's lists.
+        service.digest = self._digest
         server = listen(application(service), self._options)
         self._say_where(server.bound_port)
         await self._until_stopped(system)
@@ -367,6 +382,29 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), KEEP_EVERY_S)
             system.keep_idle(self._loop.time(), KEEP_EVERY_S)
+
+    def _receipts(self) -> ReceiptFacts | None:
+        """What receipts tell of this server; models without text have none."""
+        engine, info = self._loaded.engine, self._loaded.info
+        if info.kind != "text":
+            return None
+        return ReceiptFacts(
+            model_name=Path(info.path).name,
+            size_bytes=info.size_bytes,
+            architecture=engine.architecture,
+            digest=self._digest,
+            engine=engine_identity(engine, self._loaded.plan.name),
+            n_ctx=engine.n_ctx,
+            template=self._options.chat_template or None,
+            signer=self._signer,
+        )
+
+    def _receipt_key(self) -> dict[str, Any] | None:
+        if self._signer is None:
+            return None
+        key = signer_json(self._signer.public_key)
+        _log.info("receipts are signed by key %s", key["fingerprint"])
+        return key
 
     def _facts(self) -> ModelFacts:
         vocab, info = self._loaded.engine.vocab, self._loaded.info

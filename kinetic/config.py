@@ -45,5 +45,7 @@ class ServeOptions:
     there, at most 8 GiB."""
     show_prompts: bool = False
     """/slots shows prompts (behind the key, where there is one)."""
+    sign_key: Path | None = None
+    """The key file that receipts are signed with; None leaves them unsigned."""
     probe: bool = True
     """Try the plan on the loaded model; without it requests take turns."""

@@ -47,11 +47,13 @@ SEED_MAX: Final = 2**32 - 2
 """The largest that does not mean "draw one" to llama.cpp."""
 TOKENS_MAX: Final = 1 << 22
 ITEMS_MAX: Final = 10_000
-STOPS_MAX: Final = 64
+STOPS_MAX: Final = 128
 CHARS_MAX: Final = 16 << 20
 NAME_CHARS_MAX: Final = 4096
 SIZE_MAX: Final = 2**53 - 1
-BIAS_MAX: Final = 1e9
+FLOAT_MAX: Final = 1e9
+BIAS_MAX: Final = 1e11
+"""Ten thousand biases of the largest kind, all of one token."""
 SHA256_BYTES: Final = 32
 
 _EXTRA: Final = "extra keys not allowed"
@@ -175,35 +177,39 @@ def bias(value: Any) -> tuple[int, float]:
     return token, number(-BIAS_MAX, BIAS_MAX)(value[1])
 
 
+_ANY = number(-FLOAT_MAX, FLOAT_MAX)
+
 SAMPLING: Final[Mapping[str, Reader]] = {
     "seed": whole(0, SEED_MAX),
-    "temperature": number(0, 100),
-    "dynatemp_range": number(0, 100),
-    "dynatemp_exponent": number(0, 100),
+    "temperature": number(0, FLOAT_MAX),
+    "dynatemp_range": _ANY,
+    "dynatemp_exponent": _ANY,
     "top_k": whole(-INT32_MAX, INT32_MAX),
     "top_p": number(0, 1),
     "min_p": number(0, 1),
-    "typical_p": number(0, 1),
-    "top_n_sigma": number(-1, 1000),
+    "typical_p": _ANY,
+    "top_n_sigma": _ANY,
     "xtc_probability": number(0, 1),
     "xtc_threshold": number(0, 1),
     "repeat_last_n": whole(-1, INT32_MAX),
-    "repeat_penalty": number(0.01, 100),
-    "presence_penalty": number(-2, 2),
-    "frequency_penalty": number(-2, 2),
-    "dry_multiplier": number(0, 100),
-    "dry_base": number(1, 100),
+    # 0 would divide by it.
+    "repeat_penalty": number(1e-6, FLOAT_MAX),
+    "presence_penalty": _ANY,
+    "frequency_penalty": _ANY,
+    "dry_multiplier": _ANY,
+    "dry_base": number(1, FLOAT_MAX),
     "dry_allowed_length": whole(0, INT32_MAX),
     "dry_penalty_last_n": whole(-1, INT32_MAX),
-    "dry_sequence_breakers": listed(text(NAME_CHARS_MAX), ITEMS_MAX),
+    # Each is looked for in every token of the vocabulary.
+    "dry_sequence_breakers": listed(text(256), 64),
     "mirostat": one_of(0, 1, 2),
-    "mirostat_tau": number(0, 100),
-    "mirostat_eta": number(0, 1),
+    "mirostat_tau": _ANY,
+    "mirostat_eta": _ANY,
     "min_keep": whole(0, INT32_MAX),
     "logit_bias": listed(bias, 1 << 20),
-    "samplers": listed(one_of(*DEFAULT_SAMPLERS), len(DEFAULT_SAMPLERS)),
+    "samplers": listed(one_of(*DEFAULT_SAMPLERS), ITEMS_MAX),
 }
-"""A reader for every field of SamplingParams, with the ranges of requests."""
+"""A reader for every field of SamplingParams, with the widest ranges of requests."""
 
 
 def json_object(value: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Routes that belong to no one API: health, and what to say of unknown paths."""
+"""Routes that belong to no one API: health, receipts' key, and unknown paths."""
 
 from __future__ import annotations
 
@@ -29,6 +29,23 @@ class HealthHandler(ApiHandler):
                 "slots_processing": len(view.slots) - view.n_idle,
             }
         )
+
+
+class ReceiptKeyHandler(ApiHandler):
+    """GET /v1/receipts/key: the public key that receipts are signed with."""
+
+    def get(self) -> None:
+        """Tell it; a 404 where receipts are not signed."""
+        key = self.service.receipt_key
+        if key is None:
+            raise HttpError(
+                status=HTTPStatus.NOT_FOUND,
+                message="receipts of this server are not signed: start it with"
+                " --sign-key FILE, a key that `kinetic keygen FILE` makes",
+                kind="not_found_error",
+                code="receipts_not_signed",
+            )
+        self.send_json({"object": "receipt.key", **key})
 
 
 class NotFoundHandler(ApiHandler):

@@ -284,6 +284,17 @@ DRAWING: tuple[Field, ...] = (
 """Fields of sampling that take more than copying."""
 
 
+RECEIPT = Field(
+    name="receipt",
+    read=readers.flag,
+    range="true or false",
+    default="false",
+    source=KINETIC,
+    meaning="Adds a receipt that `kinetic verify-receipt` can rerun.",
+)
+"""Every route that generates takes it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
     """What reading a request needs to know of the served model."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tornado import web
 
 from kinetic.web import llama_server, ollama, openai, prefill
-from kinetic.web.common import HealthHandler, NotFoundHandler
+from kinetic.web.common import HealthHandler, NotFoundHandler, ReceiptKeyHandler
 
 if TYPE_CHECKING:
     from kinetic.web.base import ApiHandler
@@ -21,6 +21,8 @@ def all_routes() -> list[Route]:
     return [
         ("/health", HealthHandler),
         ("/v1/health", HealthHandler),
+        ("/v1/receipts/key", ReceiptKeyHandler),
+        ("/receipts/key", ReceiptKeyHandler),
         *openai.ROUTES,
         *prefill.ROUTES,
         *ollama.ROUTES,

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kinetic.digest import BackgroundDigest
 from kinetic.errors import KineticError, UnsupportedFeature
@@ -15,7 +15,7 @@ from kinetic.web.stream import RequestStream
 from kinetic.web.vectors import VectorCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
     from kinetic.actors.messages import Job, Sink, VectorSink
@@ -137,6 +137,8 @@ class Service:
     """What reading a request's fields needs to know of the model."""
     pool: Executor
     """Where prompts are built: templates and tokenising stay off the loop."""
+    receipt_key: Mapping[str, Any] | None = None
+    """The public key that receipts are signed with, as JSON."""
     vector_inputs: Callable[[VectorRequest], VectorJob] | None = None
     """Makes inputs of texts, for an embedding model; slow, so called off the loop."""
     pair_inputs: Callable[[RankRequest], VectorJob] | None = None

@@ -11,6 +11,8 @@ from kinetic.receipts import schema
 from kinetic.receipts.canonical import canonical
 from kinetic.receipts.record import RequestRecord, is_plain, json_text, seal, to_json
 from kinetic.types import ChatInput, GenerationRequest, SamplingParams
+from kinetic.web.fields import SAMPLING as OPENAI
+from kinetic.web.llama_server.fields import SAMPLING as NATIVE
 from tests.support.receipts import CHAT, SIGNER, TEXT, changed, leaves, resealed
 
 
@@ -245,33 +247,33 @@ def test_a_forced_call_needs_its_tool():
         schema.read(changed(TRUE, ("request", "input"), given))
 
 
-def test_every_value_that_requests_may_ask_for_is_a_receipt_s_too():
-    from kinetic.web.fields import SAMPLING
+NUMBERS = [
+    *(
+        sign * n
+        for n in (0, 1, 2, 3, 100, 2**31 - 1, 2**53, 10**30)
+        for sign in (1, -1)
+    ),
+    *(
+        sign * n
+        for n in (1e-7, 1e-6, 0.01, 0.5, 1.0, 100.0, 1e9, 1e30)
+        for sign in (1, -1)
+    ),
+]
+LISTS = [["x"], ["y" * 40] * 32, "edskypmxt", "kkk", [], ["top_k", "typical"]]
 
-    for field in SAMPLING:
-        for value in edges_of(field.range):
-            read = field.read(value)
+
+@pytest.mark.parametrize("table", [OPENAI, NATIVE], ids=["openai", "llama-server"])
+def test_every_value_that_requests_may_ask_for_is_a_receipt_s_too(table):
+    checked = 0
+    for field in table:
+        if field.name not in schema.SAMPLING or field.name in {"seed", "logit_bias"}:
+            continue
+        for value in (*NUMBERS, *LISTS):
+            try:
+                read = field.read(value)
+            except ValueError:
+                continue
             taken = list(read) if isinstance(read, tuple) else read
-            assert schema.SAMPLING[field.name](taken) == read, field.name
-
-
-def edges_of(words):
-    """The ends of a range told in words, such as "a number from 0 to 100"."""
-    numbers = [float(w) for w in words.replace(",", " ").split() if is_number(w)]
-    if "from" in words:
-        return [
-            n if "number" in words and "whole" not in words else int(n) for n in numbers
-        ]
-    if words == "0, 1 or 2":
-        return [0, 1, 2]
-    if "sampler" in words:
-        return ["edskypmxt", []]
-    return [["x"], ["y" * 40] * 2]
-
-
-def is_number(word):
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
+            assert schema.SAMPLING[field.name](taken) == read, (field.name, value)
+            checked += 1
+    assert checked > 100

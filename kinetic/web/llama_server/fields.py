@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kinetic.web import readers
-from kinetic.web.fields import KINETIC, LLAMA, MODEL_FILE, Field
+from kinetic.web.fields import KINETIC, LLAMA, MODEL_FILE, RECEIPT, Field
 from kinetic.web.readers import INT32_MAX, Unfit, flag, number, shown, texts, whole
 
 PROBABILITIES_MAX = 256
@@ -482,6 +482,7 @@ REQUEST: tuple[Field, ...] = (
         source=KINETIC,
         meaning="Accepted: kept tokens are always reused, exactly.",
     ),
+    RECEIPT,
 )
 """What else /completion takes."""
 

@@ -349,6 +349,9 @@ class CompletionWriter:
             found["completion_probabilities"] = told
         if style.response_fields:
             found = picked(found, style.response_fields)
+        if event.receipt is not None:
+            # Asked for by a field of its own.
+            found["receipt"] = event.receipt
         answer.final = found
         return found
 

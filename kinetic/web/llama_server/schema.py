@@ -72,6 +72,7 @@ def read_completion(
         slot_id=_slot_id(values, facts),
         progress=stream and (progress or per_token),
         settings=_settings(values),
+        receipt=values.get("receipt", False),
         arrived_s=arrived_s,
     )
     return Completion(

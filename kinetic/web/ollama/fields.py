@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kinetic.web import readers
-from kinetic.web.fields import DRAWING, SAMPLING, Field
+from kinetic.web.fields import DRAWING, RECEIPT, SAMPLING, Field
 from kinetic.web.ollama.keep_alive import keep_alive
 from kinetic.web.readers import Unfit, flag, mapping, one_of, text, whole
 
@@ -177,6 +177,7 @@ _COMMON: tuple[Field, ...] = (
         )
         for name in ("truncate", "shift")
     ),
+    RECEIPT,
 )
 
 CHAT: tuple[Field, ...] = (

@@ -185,7 +185,9 @@ def _end(finished: Finished) -> JsonObject:
         _ns(timings.prompt_s),
         _ns(timings.predicted_s),
     )
+    receipt = {} if finished.receipt is None else {"receipt": finished.receipt}
     return {
+        **receipt,
         "done_reason": "length" if finished.finish.reason == "limit" else "stop",
         "total_duration": load + prompt + generated,
         "load_duration": load,

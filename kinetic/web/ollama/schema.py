@@ -124,6 +124,7 @@ def _asked(
         stops=options.get("stop", ()),
         constraint=_constraint(values.get("format")),
         n_logprobs=_logprobs(values),
+        receipt=values.get("receipt", False),
         arrived_s=asking.arrived_s,
     )
     return Asked(request=request, stream=values.get("stream", True))

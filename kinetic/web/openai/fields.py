@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kinetic.web import readers
-from kinetic.web.fields import DRAWING, KINETIC, LLAMA, OPENAI, SAMPLING, Field
+from kinetic.web.fields import DRAWING, LLAMA, OPENAI, RECEIPT, SAMPLING, Field
 from kinetic.web.readers import flag, mapping, one_of, text, whole
 
 CHOICES_MAX = 16
@@ -133,14 +133,7 @@ DELIVERY: tuple[Field, ...] = (
         source=LLAMA,
         meaning="The slot to answer in; -1 lets the server choose.",
     ),
-    Field(
-        name="receipt",
-        read=flag,
-        range="true or false",
-        default="false",
-        source=KINETIC,
-        meaning="Adds a receipt that `kinetic verify-receipt` can rerun.",
-    ),
+    RECEIPT,
 )
 
 CHAT_ONLY: tuple[Field, ...] = (

@@ -172,7 +172,9 @@ class ChatHandler(GenerationHandler):
 
     def writer(self, asked: schema.Asked, head: Head) -> Writer:
         """Chat chunks."""
-        return ChatWriter(head, n_choices=asked.request.n)
+        return ChatWriter(
+            head, n_choices=asked.request.n, usage_follows=asked.include_usage
+        )
 
     def whole(self, *, logprobs: bool) -> WholeChat:
         """A chat completion."""
@@ -198,7 +200,12 @@ class CompletionHandler(GenerationHandler):
             for inputs in request.inputs:
                 echoes += [self._text(inputs)] * request.n  # type: ignore[arg-type]
         n_choices = len(request.inputs) * request.n
-        return TextWriter(head, echoes=echoes, n_choices=n_choices)
+        return TextWriter(
+            head,
+            echoes=echoes,
+            n_choices=n_choices,
+            usage_follows=asked.include_usage,
+        )
 
     def _text(self, inputs: TextInput) -> str:
         if isinstance(inputs.prompt, str):

@@ -67,9 +67,11 @@ class Writer(Protocol):
 class ChatWriter:
     """Chunks of /v1/chat/completions."""
 
-    def __init__(self, head: Head, *, n_choices: int = 1) -> None:
+    def __init__(
+        self, head: Head, *, n_choices: int = 1, usage_follows: bool = False
+    ) -> None:
         self._head = head
-        self._n_choices = n_choices
+        self._ends = Ends(n_choices, usage_follows=usage_follows)
         self._opened: set[int] = set()
         self._have_calls: set[int] = set()
 
@@ -84,11 +86,12 @@ class ChatWriter:
                 has_calls = event.index in self._have_calls
                 reason = finish_reason(event.finish, has_calls=has_calls)
                 end = self._chunk(event.index, {}, reason=reason)
-                return [*self._opening(event.index), end | _end(event, self._n_choices)]
+                return [*self._opening(event.index), self._ends.told(end, event)]
 
     def usage_chunk(self, usage: Json) -> Json:
         """The chunk of the token counts, which has no choices."""
-        return self._head.chunk("chat.completion.chunk", usage=usage)
+        kept = self._ends.kept
+        return self._head.chunk("chat.completion.chunk", usage=usage, **kept)
 
     def _opening(self, index: int) -> list[Json]:
         if index in self._opened:
@@ -142,13 +145,19 @@ class TextWriter:
         head: What every chunk repeats.
         echoes: The prompts that the choices begin with, by index; () for none.
         n_choices: Choices of the request.
+        usage_follows: A chunk of the token counts comes behind all others.
     """
 
     def __init__(
-        self, head: Head, *, echoes: Sequence[str] = (), n_choices: int = 1
+        self,
+        head: Head,
+        *,
+        echoes: Sequence[str] = (),
+        n_choices: int = 1,
+        usage_follows: bool = False,
     ) -> None:
         self._head = head
-        self._n_choices = n_choices
+        self._ends = Ends(n_choices, usage_follows=usage_follows)
         self._echoes = dict(enumerate(echoes))
         self._n_chars: dict[int, int] = {}
 
@@ -164,11 +173,11 @@ class TextWriter:
             case Finished():
                 reason = finish_reason(event.finish)
                 end = self._chunk(event.index, "", reason=reason)
-                return [*self._echo(event.index), end | _end(event, self._n_choices)]
+                return [*self._echo(event.index), self._ends.told(end, event)]
 
     def usage_chunk(self, usage: Json) -> Json:
         """The chunk of the token counts, which has no choices."""
-        return self._head.chunk("text_completion", usage=usage)
+        return self._head.chunk("text_completion", usage=usage, **self._ends.kept)
 
     def _scored(self, event: PromptScored) -> list[Json]:
         text = self._echoes.pop(event.index, "")
@@ -227,14 +236,31 @@ def finish_reason(finish: Finish, *, has_calls: bool = False) -> str:
     return "tool_calls" if has_calls else "stop"
 
 
-def _end(event: Finished, n_choices: int) -> Json:
-    """What a last chunk tells beside its choice: the times, where there is one choice.
+class Ends:
+    """What a choice's last chunk tells beside its finish_reason.
 
-    Source: llama-server's `timings`, which its users' pages show.
+    The times, where there is one choice (source: llama-server's `timings`, which its
+    users' pages show), and the receipt: of a single choice beside the choices, in the
+    very last chunk; of several each in its own choice.
     """
-    if n_choices > 1:
-        return {}
-    return {"timings": timings_json(event.usage, event.timings)}
+
+    def __init__(self, n_choices: int, *, usage_follows: bool = False) -> None:
+        self._n_choices = n_choices
+        self._usage_follows = usage_follows
+        self.kept: Json = {}
+        """What the chunk of the token counts tells too."""
+
+    def told(self, chunk: Json, event: Finished) -> Json:
+        """The chunk with the rest of what there is to tell."""
+        if self._n_choices > 1:
+            if event.receipt is not None:
+                chunk["choices"][0]["receipt"] = event.receipt
+            return chunk
+        chunk["timings"] = timings_json(event.usage, event.timings)
+        if event.receipt is not None:
+            last = self.kept if self._usage_follows else chunk
+            last["receipt"] = event.receipt
+        return chunk
 
 
 def timings_json(usage: Usage, timings: Timings) -> Json:

@@ -280,9 +280,6 @@ class _Common:
         values, constraint = self.values, self.constraint
         stream = values.get("stream", False)
         include_usage = self._include_usage(stream=stream)
-        if values.get("receipt"):
-            message = "receipt is not supported: this server makes no receipts"
-            raise UnsupportedFeature(message, param="receipt")
         ignore_eos = values.get("ignore_eos", False)
         if ignore_eos and constraint is not None:
             message = (
@@ -305,6 +302,7 @@ class _Common:
             stop_at_newline_after_s=None if most_ms < 0 else most_ms / 1000,
             min_indent=values.get("n_indent", 0),
             slot_id=self._slot_id(),
+            receipt=values.get("receipt", False),
             arrived_s=self.arrival.arrived_s,
         )
         return Asked(request=request, stream=stream, include_usage=include_usage)

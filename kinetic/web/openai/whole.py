@@ -43,9 +43,11 @@ class _Message:
         self._calls: list[Json] = []
         self._entries: list[Json] | None = [] if logprobs else None
         self._finish_reason: str | None = None
+        self._receipt: Json = {}
 
     def add(self, choice: Json) -> None:
         delta = choice["delta"]
+        self._receipt |= {k: choice[k] for k in choice if k == "receipt"}
         self._content.append(delta.get("content", ""))
         self._reasoning.append(delta.get("reasoning_content", ""))
         for call in delta.get("tool_calls", ()):
@@ -70,6 +72,7 @@ class _Message:
             "message": message,
             "logprobs": None if entries is None else {"content": entries},
             "finish_reason": self._finish_reason,
+            **self._receipt,
         }
 
 
@@ -101,6 +104,7 @@ class WholeText:
             for key in _TEXT_KEYS:
                 kept["logprobs"][key] += choice["logprobs"][key]
         kept["finish_reason"] = choice["finish_reason"] or kept["finish_reason"]
+        kept |= {k: choice[k] for k in choice if k == "receipt"}
 
     def to_json(self, usage: Json) -> Json:
         """The answer; call it when every choice has ended."""
