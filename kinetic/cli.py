@@ -56,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
     _model_flags(doctor)
     doctor.set_defaults(run=_doctor)
     _store_commands(commands)
+    _receipt_commands(commands)
     return top
 
 
@@ -81,6 +82,60 @@ def _store_commands(
     remove.set_defaults(run=_remove)
 
 
+def _receipt_commands(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> None:
+    verify = commands.add_parser(
+        "verify-receipt",
+        help="run the answers of receipts again and compare every token",
+        description="Exit codes: 0 every receipt is proven, 1 one differs, 2 no receipt"
+        " or altered, 3 made by another model, 4 signature wrong or missing, 5 cannot"
+        " be told on this machine.",
+    )
+    verify.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="receipts, whole responses that hold some, or JSON lines of either; - is"
+        " standard input",
+    )
+    verify.add_argument(
+        "-m",
+        "--model",
+        dest="model_flag",
+        type=Path,
+        metavar="FILE",
+        help="the model file [default: looked for among the files that are here]",
+    )
+    verify.add_argument(
+        "--public-key",
+        metavar="HEX|FILE",
+        help="ask for this key's signature: 64 hex digits, or a file that holds them",
+    )
+    verify.add_argument(
+        "--key", metavar="FINGERPRINT", help="ask for the signature of this key"
+    )
+    verify.add_argument(
+        "--anyway",
+        action="store_true",
+        help="run it also where engine or plan are not the receipt's: agreement then"
+        " proves it, a difference proves nothing",
+    )
+    group = verify.add_argument_group("engine")
+    _engine_flags(group, context="what the receipts take", slots="2")
+    group.add_argument(
+        "-v", "--verbose", action="store_true", help="log the engine's own words too"
+    )
+    verify.set_defaults(run=_verify_receipt)
+    keygen = commands.add_parser(
+        "keygen", help="make a key that `kinetic serve --sign-key` signs receipts with"
+    )
+    keygen.add_argument(
+        "file", type=Path, metavar="FILE", help="where the secret key is to be written"
+    )
+    keygen.set_defaults(run=_keygen)
+
+
 def _model_flags(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("model")
     group.add_argument(
@@ -94,13 +149,40 @@ def _model_flags(command: argparse.ArgumentParser) -> None:
     group.add_argument(
         "-m", "--model", dest="model_flag", type=Path, metavar="FILE", help="the same"
     )
+    _engine_flags(
+        group,
+        context="the model's own",
+        slots="as many full contexts as half the free memory holds, at most 4",
+    )
+    group.add_argument(
+        "--pooling",
+        choices=_POOLINGS,
+        help="how token vectors become one [default: what the file says]",
+    )
+    group.add_argument(
+        "--chat-template-file",
+        type=Path,
+        metavar="FILE",
+        help="a Jinja template in place of the model's own",
+    )
+    group.add_argument(
+        "--no-probe",
+        action="store_true",
+        help="do not try the model's exactness: requests take turns",
+    )
+    group.add_argument(
+        "-v", "--verbose", action="store_true", help="log the engine's own words too"
+    )
+
+
+def _engine_flags(group: argparse._ArgumentGroup, *, context: str, slots: str) -> None:
     group.add_argument(
         "-c",
         "--ctx-size",
         type=_whole(0),
         default=0,
         metavar="N",
-        help="context of one slot in tokens [default: 0, the model's own]",
+        help=f"context of one slot in tokens [default: 0, {context}]",
     )
     group.add_argument(
         "-np",
@@ -108,8 +190,7 @@ def _model_flags(command: argparse.ArgumentParser) -> None:
         type=_whole(-1),
         default=0,
         metavar="N",
-        help="slots, requests that run at once [default: as many full contexts as half"
-        " the free memory holds, at most 4]",
+        help=f"slots, requests that run at once [default: {slots}]",
     )
     group.add_argument(
         "-t",
@@ -142,25 +223,6 @@ def _model_flags(command: argparse.ArgumentParser) -> None:
         default=0,
         metavar="N",
         help="layers kept on a GPU, where the engine is built for one [default: 0]",
-    )
-    group.add_argument(
-        "--pooling",
-        choices=_POOLINGS,
-        help="how token vectors become one [default: what the file says]",
-    )
-    group.add_argument(
-        "--chat-template-file",
-        type=Path,
-        metavar="FILE",
-        help="a Jinja template in place of the model's own",
-    )
-    group.add_argument(
-        "--no-probe",
-        action="store_true",
-        help="do not try the model's exactness: requests take turns",
-    )
-    group.add_argument(
-        "-v", "--verbose", action="store_true", help="log the engine's own words too"
     )
 
 
@@ -256,6 +318,12 @@ def _server_flags(command: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--show-prompts", action="store_true", help="show prompts in /slots"
     )
+    group.add_argument(
+        "--sign-key",
+        type=Path,
+        metavar="FILE",
+        help="sign receipts with this key, which `kinetic keygen FILE` makes",
+    )
     group.add_argument("--metrics", action="store_true", help="accepted; always on")
     group.add_argument("--slots", action="store_true", help="accepted; always on")
 
@@ -298,6 +366,7 @@ def serve_options(arguments: argparse.Namespace) -> ServeOptions:
         cache_dir=named.get("cache_dir"),
         cache_disk_bytes=_mib(named.get("cache_disk")),
         show_prompts=named.get("show_prompts", False),
+        sign_key=named.get("sign_key"),
         probe=not arguments.no_probe,
     )
 
@@ -378,6 +447,41 @@ def _doctor(arguments: argparse.Namespace) -> int:
     from kinetic import app
 
     print(app.doctor(serve_options(arguments)))
+    return 0
+
+
+def _verify_receipt(arguments: argparse.Namespace) -> int:
+    from kinetic.proof import commands
+    from kinetic.proof.bench import BenchOptions
+
+    given = arguments.model_flag
+    try:
+        pin = commands.pin_of(arguments.public_key, arguments.key)
+        model = None if given is None else store.locate(given)
+    except KineticError as error:
+        # As argparse ends on flags that cannot be; 1 would say that an answer differs.
+        print(f"kinetic: {error}", file=sys.stderr)
+        return 2
+    options = commands.VerifyOptions(
+        files=tuple(arguments.files),
+        pin=pin,
+        anyway=arguments.anyway,
+        bench=BenchOptions(
+            model=model,
+            n_ctx=arguments.ctx_size,
+            n_parallel=max(arguments.parallel, 0) or 2,
+            n_threads=max(arguments.threads, 0),
+            n_batch=arguments.batch_size,
+            n_gpu_layers=arguments.gpu_layers,
+        ),
+    )
+    return commands.verify_files(options, print)
+
+
+def _keygen(arguments: argparse.Namespace) -> int:
+    from kinetic.proof import commands
+
+    print(commands.keygen(arguments.file))
     return 0
 
 
