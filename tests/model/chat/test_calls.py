@@ -305,7 +305,7 @@ def test_text_that_calls_no_tool_comes_out_whole(family, text):
 
 # ---- hostile text ---------------------------------------------------------------
 
-N_CHARS = 30_000
+N_CHARS = 20_000
 LIMIT_S = 10.0
 HOSTILE = {
     "openers": "<tool_call>",

@@ -520,7 +520,7 @@ def test_every_text_that_a_grammar_accepts_is_read_as_calls(
             family, form, think=think, parallel=parallel, special_token=special.get
         )
         fmt = reading(family, think, parallel=parallel)
-        for _ in range(4):
+        for _ in range(3):
             text = walk(lark, rng)
             if text:
                 n_read += 1
