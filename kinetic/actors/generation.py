@@ -6,7 +6,8 @@ import codecs
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kinetic.types import CallPiece, ContentPiece, Finish, OutputPiece, TokenLogprob
+from kinetic.actors.places import Places
+from kinetic.types import ContentPiece, Finish, OutputPiece, TokenLogprob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,15 +29,15 @@ class StopMatcher:
     def feed(self, text: str) -> str:
         """Return what is now certain; sets `found` at the first match.
 
-        The match that starts first wins; of those that start together, the longest
-        given one does not matter, since the text ends before all of them.
+        The match that is complete first wins, and of those that end together the one
+        that starts first: so the answer does not depend on how the text is cut.
         """
         if not self._stops:
             return text
         text = self._held + text
         hits = [(at, s) for s in self._stops if (at := text.find(s)) >= 0]
         if hits:
-            at, self.found = min(hits, key=lambda hit: (hit[0], len(hit[1])))
+            at, self.found = min(hits, key=lambda hit: (hit[0] + len(hit[1]), hit[0]))
             self._held = ""
             return text[:at]
         keep = max(_overlap(text, stop) for stop in self._stops)
@@ -86,7 +87,8 @@ class OutputText:
         self._matcher = StopMatcher(stops)
         self._parser = parser
         self._logprobs: list[TokenLogprob] = []
-        self._n_out = 0  # bytes of raw text that are out, where nothing is parsed
+        self._n_out = 0  # bytes of content that are out
+        self._places = Places()
         self._n_logged = 0  # bytes of the tokens whose log-probabilities are out
         self._indent = _IndentRule(min_indent) if min_indent > 0 else None
 
@@ -105,7 +107,7 @@ class OutputText:
             finish = Finish(reason="limit")
         elif self._parser is not None and self._parser.complete:
             finish = Finish(reason="calls")
-        return Output(pieces=pieces, logprobs=self._due(pieces), finish=finish)
+        return Output(pieces=pieces, logprobs=self._due(), finish=finish)
 
     def end(self, *, truncated: bool) -> Output:
         """Give out what was held back; the answer is over."""
@@ -114,7 +116,9 @@ class OutputText:
         pieces = list(self._read(self._decoder.decode(b"", final=True)))
         rest: list[OutputPiece] = []
         if self._parser is not None:
-            rest = self._visible(self._parser.finish(truncated=truncated))
+            parsed = self._parser.finish(truncated=truncated)
+            self._places.feed("", parsed)
+            rest = self._visible(parsed)
         held = self._matcher.flush()
         if held and self.stopped is None:
             rest.append(ContentPiece(held))
@@ -137,7 +141,9 @@ class OutputText:
             out = self._matcher.feed(text)
             pieces: tuple[OutputPiece, ...] = (ContentPiece(out),) if out else ()
         else:
-            pieces = tuple(self._visible(self._parser.feed(text)))
+            parsed = self._parser.feed(text)
+            self._places.feed(text, parsed)
+            pieces = tuple(self._visible(parsed))
         self._count(pieces)
         return pieces
 
@@ -160,21 +166,28 @@ class OutputText:
 
     def _count(self, pieces: Sequence[OutputPiece]) -> None:
         for piece in pieces:
-            if not isinstance(piece, CallPiece):
+            if isinstance(piece, ContentPiece):
                 self._n_out += len(piece.text.encode())
 
-    def _due(self, pieces: Sequence[OutputPiece]) -> tuple[TokenLogprob, ...]:
+    def _reach(self) -> int:
+        """How many bytes of what the model wrote are out, or left out for good."""
+        if self._parser is None:
+            return self._n_out
+        return self._places.reach(self._n_out)
+
+    def _due(self) -> tuple[TokenLogprob, ...]:
         """Log-probabilities of the tokens whose text is out.
 
         Where text is parsed, its markers never come out, so an entry goes with the
         next piece that does.
         """
-        if not self._logprobs or (self._parser is not None and not pieces):
+        if not self._logprobs:
             return ()
+        reach = self._reach()
         due = []
         while self._logprobs:
             end = self._n_logged + len(self._logprobs[0].piece)
-            if self._parser is None and end > self._n_out:
+            if end > reach:
                 break
             due.append(self._logprobs.pop(0))
             self._n_logged = end
@@ -182,17 +195,17 @@ class OutputText:
 
     def _last(self, *, cut: bool) -> tuple[TokenLogprob, ...]:
         """What is left at the end; behind a stop string, only what is in the text."""
-        if not cut or self._parser is not None:
-            rest, self._logprobs = tuple(self._logprobs), []
-            return rest
+        left, self._logprobs = self._logprobs, []
+        if not cut:
+            return tuple(left)
+        reach = self._reach()
         due = []
-        for entry in self._logprobs:
-            visible = self._n_out - self._n_logged
+        for entry in left:
+            visible = reach - self._n_logged
             if visible <= 0:
                 break
             self._n_logged += len(entry.piece)
             due.append(replace(entry, piece=entry.piece[:visible]))
-        self._logprobs = []
         return tuple(due)
 
 

@@ -1,11 +1,12 @@
 """Text of a generation: UTF-8, stop strings, log-probabilities."""
 
+from itertools import pairwise
+
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kinetic.actors.generation import OutputText, StopMatcher
-from kinetic.types import ContentPiece, TokenLogprob
+from kinetic.types import ContentPiece, ReasoningPiece, TokenLogprob
 
 
 def run(pieces, stops=(), **named):
@@ -73,14 +74,15 @@ def test_stop_strings_agree_with_a_plain_search(text, stops, at):
     matcher = StopMatcher(stops)
     points = sorted({0, len(text), *(min(i, len(text)) for i in at)})
     out = ""
-    for first, end in zip(points[:-1], points[1:], strict=True):
+    for first, end in pairwise(points):
         if matcher.found is None:
             out += matcher.feed(text[first:end])
             assert text.startswith(out)
     if matcher.found is None:
         out += matcher.flush()
-    hits = [text.find(stop) for stop in stops if stop in text]
-    assert out == (text[: min(hits)] if hits else text)
+    starts = [(text.find(stop), stop) for stop in stops if stop in text]
+    hits = sorted((at + len(stop), at) for at, stop in starts)
+    assert out == (text[: hits[0][1]] if hits else text)
     assert (matcher.found is not None) == bool(hits)
 
 
@@ -116,6 +118,57 @@ def test_log_probabilities_of_held_back_text_come_at_the_end():
     end = text.end(truncated=True)
     assert end.pieces == (ContentPiece("ST"),)
     assert [e.token_id for e in end.logprobs] == [0]
+
+
+class Script:
+    """A parser that gives out what it is told to, piece by piece."""
+
+    complete = False
+
+    def __init__(self, *steps):
+        self._steps = list(steps)
+
+    def feed(self, text):
+        return self._steps.pop(0)
+
+    def finish(self, *, truncated):
+        return self._steps.pop(0) if self._steps else []
+
+
+def logged(tokens, parser, stops=()):
+    """The tokens whose entries come with each step, and with the end."""
+    text = OutputText(stops=stops, parser=parser)
+    steps = [text.feed(t, entry(i, t)) for i, t in enumerate(tokens)]
+    steps.append(text.end(truncated=False))
+    return [[e.piece for e in step.logprobs] for step in steps]
+
+
+def test_a_stop_string_cuts_the_entries_of_parsed_content_too():
+    parser = Script(*([ContentPiece(t)] for t in ("1.", " The", " River")))
+    steps = logged([b"1.", b" The", b" River"], parser, ["Riv"])
+    assert steps == [[b"1."], [b" The"], [], [b" "]]
+
+
+def test_entries_of_markers_go_with_the_next_piece():
+    parser = Script([], [ReasoningPiece("hm")], [], [ContentPiece("Yes")])
+    steps = logged([b"<think>", b"hm", b"</think>", b"Yes"], parser)
+    assert steps == [[], [b"<think>", b"hm"], [], [b"</think>", b"Yes"], []]
+
+
+def test_a_stop_string_behind_reasoning_cuts_at_its_place():
+    parser = Script([], [ReasoningPiece("a b")], [], [ContentPiece("a b")])
+    steps = logged([b"<think>", b"a b", b"</think>", b"a b"], parser, ["b"])
+    assert steps == [[], [b"<think>", b"a b"], [], [b"</think>"], [b"a "]]
+
+
+def test_entries_of_a_call_come_at_the_end():
+    parser = Script([ContentPiece("So")], [], [])
+    assert logged([b"So", b"<tool_call>", b"{}"], parser) == [
+        [b"So"],
+        [],
+        [],
+        [b"<tool_call>", b"{}"],
+    ]
 
 
 def test_an_indent_rule_ends_the_text_at_a_line_that_leaves_the_block():
