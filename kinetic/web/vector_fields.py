@@ -1,15 +1,12 @@
-"""What every route for vectors reads alike: inputs, and unknown names. Pure."""
+"""What the routes for vectors of all three APIs read alike. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kinetic.errors import RequestError, UnsupportedFeature
 from kinetic.types import ModelInfo
-from kinetic.web.fields import misspelt
-from kinetic.web.openai.fields import Refused
 from kinetic.web.readers import shown
 
 INPUTS_MAX = 256
@@ -91,23 +88,3 @@ def check_pooled(info: ModelInfo) -> None:
             "the model gives a vector for each token, not one for a text: start the"
             " server with --pooling mean, cls or last, or use /embedding"
         )
-
-
-def check_names(
-    body: Mapping[str, Any], known: Iterable[str], refused: Mapping[str, Refused]
-) -> None:
-    """Refuse what would change the answer and is not served, and near misses.
-
-    Any other name that nobody knows is let pass: clients send extras of their own.
-    """
-    names = set(known)
-    for name, value in body.items():
-        if name in names:
-            continue
-        if name in refused:
-            if not refused[name].is_neutral(value):
-                message = f"{name} is not supported: {refused[name].reason}"
-                raise UnsupportedFeature(message, param=name)
-        elif meant := misspelt(name, names):
-            message = f"{shown(name)} is no field; did you mean {meant}?"
-            raise RequestError(message, param=name)

@@ -78,7 +78,7 @@ def test_an_empty_text_is_refused_by_its_item(minilm):
 def test_a_text_without_tokens_is_refused(llama3):
     _, vocab = llama3
     bare = VectorInputs(vocab, 16)
-    bare._vocab = _NoTokens()
+    bare._vocab = _NoTokens()  # type: ignore[assignment]
     with pytest.raises(RequestError, match="no text that the model has tokens for"):
         built(bare, " ")
 

@@ -28,7 +28,8 @@ def mean_vector(tokens: Sequence[int]) -> Floats:
     for layer in range(_N_LAYER):
         hidden = _block(hidden, f"encoder.layer.{layer}")
     mean = hidden.mean(axis=0)
-    return mean / np.linalg.norm(mean)
+    vector: Floats = mean / np.linalg.norm(mean)
+    return vector
 
 
 @cache
@@ -47,7 +48,8 @@ def _linear(x: Floats, name: str) -> Floats:
 def _layer_norm(x: Floats, name: str) -> Floats:
     centred = x - x.mean(axis=-1, keepdims=True)
     spread = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + _EPSILON)
-    return centred / spread * _weight(f"{name}.weight") + _weight(f"{name}.bias")
+    normed: Floats = centred / spread * _weight(f"{name}.weight")
+    return normed + _weight(f"{name}.bias")
 
 
 def _embedded(tokens: Sequence[int]) -> Floats:

@@ -13,7 +13,7 @@ from kinetic.web.journal import Journal
 from kinetic.web.llama_server import describe, schema
 from kinetic.web.llama_server.render import CompletionWriter, Style
 from kinetic.web.openai.schema import Arrival, read_chat
-from kinetic.web.service import ClientGone, wrong_kind
+from kinetic.web.service import ClientGone
 from kinetic.web.sse import EventStream, next_events
 
 if TYPE_CHECKING:
@@ -45,9 +45,11 @@ class NativeHandler(ApiHandler):
         }
 
     def check_kind(self, kind: str) -> None:
-        """Raise a 501 unless the loaded model serves this, as llama-server does."""
-        if self.service.info.kind != kind:
-            raise not_supported(wrong_kind(self.service.info.kind))
+        """Raise a 400 that names the right route unless the model serves this.
+
+        llama-server answers 501 here; all three APIs of ours say 400.
+        """
+        self.service.check_kind(kind)
 
 
 def not_supported(message: str) -> HttpError:
@@ -297,15 +299,6 @@ class InfillHandler(NativeHandler):
         raise not_supported("infill is not served: use /completion")
 
 
-class EmbeddingHandler(NativeHandler):
-    """POST /embedding: vectors, from an embedding model."""
-
-    def post(self) -> None:
-        """Say which model this needs, or which route the model serves."""
-        self.check_kind("embedding")
-        raise not_supported("vectors are not served on this route")
-
-
 ROUTES: list[tuple[str, type[ApiHandler]]] = [
     ("/completion", CompletionHandler),
     ("/completions", CompletionHandler),
@@ -319,6 +312,4 @@ ROUTES: list[tuple[str, type[ApiHandler]]] = [
     ("/v1/metrics", MetricsHandler),
     ("/lora-adapters", LoraAdaptersHandler),
     ("/infill", InfillHandler),
-    ("/embedding", EmbeddingHandler),
-    ("/embeddings", EmbeddingHandler),
 ]

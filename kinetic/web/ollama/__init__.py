@@ -1,3 +1,5 @@
-from kinetic.web.ollama.handlers import ROUTES
+from kinetic.web.ollama import embed_handlers, handlers
+
+ROUTES = [*handlers.ROUTES, *embed_handlers.ROUTES]
 
 __all__ = ["ROUTES"]

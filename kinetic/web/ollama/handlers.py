@@ -164,7 +164,7 @@ class AnswerHandler(OllamaHandler):
             return
         if info.kind != "text":
             raise UnsupportedFeature(
-                f'"{model}" does not support {self.deed}: {_other_route(info.kind)}'
+                f'"{model}" does not support {self.deed}: {other_route(info.kind)}'
             )
         renderer = Renderer(type(self).shape, model, request.n_logprobs)
         jobs = await self.service.prepare(request)
@@ -262,26 +262,7 @@ class GenerateHandler(AnswerHandler):
         return schema.read_generate(body, asking)
 
 
-class EmbedHandler(OllamaHandler):
-    """POST /api/embed and /api/embeddings.
-
-    The one place where vectors will be made; every other model is told its own routes.
-    """
-
-    def post(self) -> None:
-        """Say what the model is for."""
-        body = self.body()
-        unknown = 'model "{}" not found, try pulling it first'
-        model = check_name(body, self.names, is_needed=False, unknown=unknown)
-        kind = self.service.info.kind
-        if kind != "embedding":
-            raise UnsupportedFeature(
-                f'"{model}" does not support embeddings: {_other_route(kind)}'
-            )
-        raise UnsupportedFeature("vectors are not served by this route yet")
-
-
-def _other_route(kind: str) -> str:
+def other_route(kind: str) -> str:
     """What to use a model of some kind with."""
     routes = {
         "text": "it is a text model, use /api/chat or /api/generate",
@@ -348,8 +329,6 @@ ROUTES: list[tuple[str, type[ApiHandler]]] = [
     ("/api/show", ShowHandler),
     ("/api/chat", ChatHandler),
     ("/api/generate", GenerateHandler),
-    ("/api/embed", EmbedHandler),
-    ("/api/embeddings", EmbedHandler),
     ("/api/pull", ManagingPostHandler),
     ("/api/push", ManagingPostHandler),
     ("/api/create", ManagingPostHandler),

@@ -11,11 +11,11 @@ from kinetic.types import ModelInfo, VectorRequest
 from kinetic.web.fields import LLAMA, OPENAI, Field, FieldReader
 from kinetic.web.normalise import EUCLIDEAN, NORM_MAX, RAW, scaled, written
 from kinetic.web.openai.fields import Refused
+from kinetic.web.openai.vector_names import check_names
 from kinetic.web.readers import one_of, whole
 from kinetic.web.vector_fields import (
     INPUTS_MAX,
     check_dimensions,
-    check_names,
     check_pooled,
     read_inputs,
 )

@@ -15,8 +15,9 @@ from kinetic.types import ModelInfo, RankRequest
 from kinetic.web.fields import Field, FieldReader
 from kinetic.web.normalise import sigmoid
 from kinetic.web.openai.fields import Refused
+from kinetic.web.openai.vector_names import check_names
 from kinetic.web.readers import flag, shown, whole
-from kinetic.web.vector_fields import INPUTS_MAX, check_names
+from kinetic.web.vector_fields import INPUTS_MAX
 
 if TYPE_CHECKING:
     import numpy as np

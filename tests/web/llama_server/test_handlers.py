@@ -251,15 +251,15 @@ def test_one_failure_ends_a_request_of_several_answers():
 
 
 @pytest.mark.parametrize("route", ["/completion", "/apply-template"])
-def test_a_route_that_the_model_does_not_serve_is_a_501_naming_the_right_one(route):
-    found = error(post(route, ASK, kind="embedding"), 501)
-    assert found["type"] == "not_supported_error"
+def test_a_route_that_the_model_does_not_serve_is_a_400_naming_the_right_one(route):
+    found = error(post(route, ASK, kind="embedding"), 400)
+    assert found["type"] == "invalid_request_error"
     assert "/v1/embeddings" in found["message"]
 
 
 @pytest.mark.parametrize("route", ["/embedding", "/embeddings"])
-def test_vectors_of_a_text_model_are_a_501_naming_the_right_route(route):
-    found = error(post(route, {"content": "a"}), 501)
+def test_vectors_of_a_text_model_are_a_400_naming_the_right_route(route):
+    found = error(post(route, {"content": "a"}), 400)
     assert "/v1/chat/completions" in found["message"]
 
 

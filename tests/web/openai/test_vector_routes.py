@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from kinetic.web.service import ClientGone
 from tests.support.vector_app import VectorScript
 from tests.support.web_app import Client, talk
 
-EMBEDDING = {"kind": "embedding", "pooling": "mean", "n_vector": 4}
-RERANK = {"kind": "rerank", "pooling": "rank", "n_vector": 1}
+EMBEDDING: dict[str, Any] = {"kind": "embedding", "pooling": "mean", "n_vector": 4}
+RERANK: dict[str, Any] = {"kind": "rerank", "pooling": "rank", "n_vector": 1}
 JSON = {"Content-Type": "application/json"}
 RERANK_PATHS = ["/v1/rerank", "/v1/reranking", "/rerank", "/reranking", "/v2/rerank"]
 

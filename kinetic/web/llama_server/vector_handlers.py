@@ -1,0 +1,40 @@
+"""The handler of /embedding: read, have it answered, write."""
+
+from __future__ import annotations
+
+import time
+
+from kinetic.web import json_body
+from kinetic.web.base import ApiHandler, new_id
+from kinetic.web.llama_server.embedding import Wanted, embedding_json, read_embedding
+from kinetic.web.llama_server.handlers import NativeHandler
+from kinetic.web.vector_handler import VectorHandler
+
+
+class EmbeddingHandler(NativeHandler, VectorHandler):
+    """POST /embedding: vectors, from an embedding model."""
+
+    async def post(self) -> None:
+        """Answer with the vectors of each input."""
+        arrived_s = time.monotonic()
+        service, body = self.service, self.request.body
+        self.check_kind("embedding")
+
+        def read() -> Wanted:
+            # Off the loop: a body of many megabytes takes a while to parse and check.
+            return read_embedding(
+                json_body.parse(body),
+                service.info,
+                request_id=new_id("embedding-"),
+                arrived_s=arrived_s,
+            )
+
+        wanted = await service.run(read)
+        job = await service.prepare_vectors(wanted.request)
+        await self.answer(job, lambda vectors: embedding_json(wanted, vectors))
+
+
+ROUTES: list[tuple[str, type[ApiHandler]]] = [
+    ("/embedding", EmbeddingHandler),
+    ("/embeddings", EmbeddingHandler),
+]
