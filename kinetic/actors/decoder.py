@@ -75,8 +75,12 @@ class Decoder(KineticActor):
         self._step_told = False  # one Step at most is in the mailbox
 
     def release(self) -> None:
-        """Free the engine in the thread that used it."""
-        self._engine.close()
+        """Free the context in the thread that used it.
+
+        The model stays: others may still be reading its vocabulary. Whoever loaded it
+        frees it once every thread has ended.
+        """
+        self._engine.close_context()
 
     def hear(self, message: DecoderMessage) -> None:
         """One case per message, as in messages.py."""

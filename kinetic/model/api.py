@@ -43,5 +43,5 @@ class Engine(Protocol):
     def restore(self, sequence: int, state: bytes) -> bool:
         """Replace a sequence's memory; False, and empty, when it does not fit."""
 
-    def close(self) -> None:
-        """Free what is native."""
+    def close_context(self) -> None:
+        """Free the context; the model stays for those who read its vocabulary."""

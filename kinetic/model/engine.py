@@ -200,6 +200,10 @@ class LlamaEngine:
         """Replace a sequence's memory; False, and empty, when it does not fit."""
         return self.context.restore(sequence, state)
 
+    def close_context(self) -> None:
+        """Free the context, in the thread that used it; the model stays."""
+        self.context.close()
+
     def close(self) -> None:
         """Free the context, then the model."""
         self.context.close()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import math
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -553,8 +554,11 @@ class Sampler:
         array.selected = -1
         array.sorted = False
         lib.llama_sampler_apply(self._chain, ctypes.byref(array))
-        if not 0 <= array.selected < array.size:
-            message = "the samplers left no token to draw"
+        # Where every token is banned, the chain still names one of them.
+        if not 0 <= array.selected < array.size or (
+            array.data[array.selected].logit == -math.inf
+        ):
+            message = "the request's biases and limits left no token to draw"
             raise InternalError(message)
         return int(array.data[array.selected].id)
 

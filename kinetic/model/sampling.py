@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kinetic.errors import InternalError
 from kinetic.model.ffi import LOWEST, Sampler
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ class TokenSampler:
         Banned tokens of the row hold -inf. Raises InternalError when none is left.
         """
         if self._chain is None:
-            return int(np.argmax(logits))
+            best = int(np.argmax(logits))
+            if logits[best] == -math.inf:
+                raise InternalError("the constraint left no token to draw")
+            return best
         token = self._chain.draw(logits)
         self._chain.accept(token)
         return token

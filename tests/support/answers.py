@@ -179,4 +179,5 @@ def running(path, plan_of, **options):
         yield harness
     finally:
         harness.system.stop()
+        engine.close()
     assert not harness.deaths
