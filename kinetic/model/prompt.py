@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from kinetic.errors import ContextExceeded, RequestError, UnsupportedFeature
 from kinetic.model.chat.calls import OutputFormat, markers
-from kinetic.model.chat.forced import forced_grammar
+from kinetic.model.chat.forced import Think, forced_grammar
 from kinetic.model.chat.template import TemplateError
+from kinetic.model.chat.thinking import tags_in
 from kinetic.model.job import Job
 from kinetic.types import ChatInput, RequestAsRead, TextInput
 
@@ -213,7 +214,8 @@ class PromptBuilder:
         elif request.constraint is not None:
             constraint = self._constraint(request, rendered)
         output = OutputFormat(
-            family=self._template.family if tools else "plain",
+            # Without tools no calls are read, but a family's channels still are.
+            family=self._template.family,
             tools=tuple(tools),
             think_open=think_open,
             think_tags=self._template.think_tags,
@@ -250,8 +252,10 @@ class PromptBuilder:
         if spec is None:
             return None
         if self._template.knows_think or rendered.think_open is not None:
-            tags = self._template.think_tags
             is_open = rendered.think_open is not None
+            tags = self._template.think_tags
+            if tags is None and rendered.think_open is not None:
+                tags = tags_in(rendered.think_open)
             spec = replace(spec, prefix_think=tags, think_open=is_open)
         return self._compiler.compile(spec)
 
@@ -263,18 +267,25 @@ class PromptBuilder:
     ) -> tuple[Constraint, str | None]:
         """The grammar that holds a reply to calls, and the think block still open."""
         tags = self._template.think_tags
-        think = "none"
-        if tags is not None:
-            think = "closed" if rendered.think_open is not None else "optional"
-        grammar = forced_grammar(
-            self._template.family,
-            self._template.call_form,
-            tools,
-            parallel=inputs.parallel_tool_calls,
-            think=think,
-            think_tags=tags,
-            is_special=lambda text: self._vocab.special_token(text) is not None,
-        )
+        think: Think = "none"
+        if rendered.think_open is not None:
+            tags = tags or tags_in(rendered.think_open)
+            wanted = inputs.template_kwargs.get("enable_thinking") is True
+            think = "open" if wanted else "closed"
+        elif tags is not None:
+            think = "optional"
+        try:
+            grammar = forced_grammar(
+                self._template.family,
+                self._template.call_form,
+                tools,
+                parallel=inputs.parallel_tool_calls,
+                think=think,
+                think_tags=tags,
+                special_token=self._vocab.special_token,
+            )
+        except ValueError as error:
+            raise RequestError(str(error), param="tools") from error
         constraint = self._compiler.compile_lark(grammar, param="tools")
         return constraint, rendered.think_open
 
