@@ -71,7 +71,7 @@ class SamplingParams:
     """
 
     seed: int = 0
-    """0 to 2**32 - 1, already drawn when the client gave none."""
+    """0 to 2**32 - 2, already drawn when the client gave none."""
     temperature: float = 0.8
     dynatemp_range: float = 0.0
     dynatemp_exponent: float = 1.0
