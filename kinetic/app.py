@@ -95,6 +95,11 @@ def load(options: ServeOptions) -> Loaded:
     with _progress("loading the model") as progress:
         engine = LlamaEngine(options.model, engine_options(options), progress=progress)
     try:
+        if options.embeddings and engine.kind == "text":
+            raise ModelError(
+                f"{options.model.name} does not say how its vectors are pooled: add"
+                " --pooling mean, cls or last to --embeddings"
+            )
         return _describe(engine, options, started)
     except BaseException:
         engine.close()

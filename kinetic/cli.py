@@ -160,6 +160,21 @@ def _model_flags(command: argparse.ArgumentParser) -> None:
         help="how token vectors become one [default: what the file says]",
     )
     group.add_argument(
+        "--rerank",
+        "--reranking",
+        dest="pooling",
+        action="store_const",
+        const="rank",
+        help="the same as --pooling rank",
+    )
+    group.add_argument(
+        "--embedding",
+        "--embeddings",
+        dest="embeddings",
+        action="store_true",
+        help="serve vectors or nothing: a file that says how is served so anyway",
+    )
+    group.add_argument(
         "--chat-template-file",
         type=Path,
         metavar="FILE",
@@ -355,6 +370,7 @@ def serve_options(arguments: argparse.Namespace) -> ServeOptions:
         n_batch=arguments.batch_size,
         n_gpu_layers=arguments.gpu_layers,
         pooling=arguments.pooling,
+        embeddings=arguments.embeddings,
         max_tokens=None if predict < 0 else predict,
         line_limit=named.get("queue", 256),
         request_timeout_s=float(named.get("timeout", 30)),

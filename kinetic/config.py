@@ -24,6 +24,8 @@ class ServeOptions:
     n_batch: int = 512
     n_gpu_layers: int = 0
     pooling: str | None = None
+    embeddings: bool = False
+    """A model that would serve text is refused."""
     max_tokens: int | None = None
     """Most tokens of an answer whose request says nothing; None: context's end."""
     line_limit: int = 256

@@ -135,8 +135,10 @@ class LlamaEngine:
         if self.kind == "text":
             return n_ctx
         # Behind the trained length there may be no position to read: an abort.
-        most = trained
-        if not self.serving.splits:
+        if self.serving.splits:
+            per_token = sequence_bytes(self.metadata, self.architecture, 1)
+            most = min(trained, max(free // 2 // per_token, 1))
+        else:
             most = pooling.longest_input(
                 n_ctx=trained,
                 n_vocab=self.model.n_vocab,

@@ -185,3 +185,18 @@ def test_minilm_agrees_with_an_independent_reckoning_of_its_weights(minilm):
 
 def test_minilm_has_the_same_bits_in_any_order(minilm):
     equal_in_any_order(minilm, random_inputs(minilm, [3, 60, 100, 256, 512]))
+
+
+@pytest.mark.parametrize("name", ["mean", "qwen3 rank"])
+def test_a_context_is_cut_to_what_half_the_free_memory_holds(name, caplog):
+    path = ENCODERS[name]()
+    free = path.stat().st_size + 100_000
+    options = EngineOptions(n_threads=1)
+    engine = LlamaEngine(path, options, free_bytes=free)
+    try:
+        assert 16 <= engine.n_ctx < engine.model.n_ctx_train
+        assert "memory allows no more" in caplog.text
+        tokens = random_inputs(engine, [engine.n_ctx])[0]
+        assert np.isfinite(run_input(engine, tokens)).all()
+    finally:
+        engine.close()
