@@ -95,15 +95,19 @@ def load(options: ServeOptions) -> Loaded:
     with _progress("loading the model") as progress:
         engine = LlamaEngine(options.model, engine_options(options), progress=progress)
     try:
-        if options.embeddings and engine.kind == "text":
-            raise ModelError(
-                f"{options.model.name} does not say how its vectors are pooled: add"
-                " --pooling mean, cls or last to --embeddings"
-            )
+        _check_kind(engine, options)
         return _describe(engine, options, started)
     except BaseException:
         engine.close()
         raise
+
+
+def _check_kind(engine: LlamaEngine, options: ServeOptions) -> None:
+    if options.embeddings and engine.kind == "text":
+        raise ModelError(
+            f"{options.model.name} does not say how its vectors are pooled: add"
+            " --pooling mean, cls or last to --embeddings"
+        )
 
 
 def engine_options(options: ServeOptions) -> EngineOptions:
