@@ -11,9 +11,10 @@ from dataclasses import replace
 import pytest
 
 from kinetic.actors.plan import alone_plan, uniform_plan
+from kinetic.model.constraint import ConstraintCompiler
 from kinetic.model.engine import EngineOptions, LlamaEngine
 from kinetic.model.probe import probe
-from kinetic.types import SamplingParams
+from kinetic.types import ConstraintSpec, SamplingParams
 from tests.support import tiny_models
 from tests.support.answers import running
 
@@ -200,3 +201,31 @@ def test_a_row_dependent_setting_is_found_and_taking_turns_is_still_exact(
         again = alone(h, long, SEEDED)
         assert again.usage.n_cached == 64
         assert again.bits == expected[-1].bits
+
+
+CONSTRAINTS = [
+    ConstraintSpec(kind="json_object"),
+    ConstraintSpec(
+        kind="json_schema",
+        source='{"type": "object", "properties": {"name": {"type": "string"},'
+        ' "age": {"type": "integer"}}, "required": ["name", "age"]}',
+    ),
+    ConstraintSpec(kind="gbnf", source='root ::= ("yes" | "no" | "maybe" " ")+'),
+]
+
+
+def test_held_answers_are_exact_like_all_others(harness):
+    compiler = ConstraintCompiler(harness.engine.model, harness.engine.vocab)
+    made = [compiler.compile(spec) for spec in CONSTRAINTS]
+    cases = [(c, s) for c in made for s in (GREEDY, SEEDED, EVERYTHING)]
+    expected = [
+        harness.answer(TEXTS[0], sampling=sampling, constraint=constraint)
+        for constraint, sampling in cases
+    ]
+    assert all(answer.error is None and answer.text for answer in expected)
+    collectors = [
+        harness.submit(harness.job(TEXTS[0], sampling=sampling, constraint=constraint))
+        for constraint, sampling in cases
+    ]
+    for collector, own in zip(collectors, expected, strict=True):
+        assert collector.wait()[0].bits == own.bits

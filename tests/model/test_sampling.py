@@ -139,7 +139,7 @@ class Reference:
     def draw(self, row):
         data = (lib.llama_token_data * len(row))()
         for i, logit in enumerate(row):
-            data[i].id, data[i].logit, data[i].p = i, float(logit), 0.0
+            data[i] = lib.llama_token_data(i, float(logit), 0.0)
         array = lib.llama_token_data_array(data, len(row), -1, False)
         lib.llama_sampler_apply(self.chain, ctypes.byref(array))
         token = array.data[array.selected].id
@@ -249,7 +249,7 @@ def test_a_files_recommended_sampling_is_the_default():
     for key, value in tiny_models.SAMPLING_DEFAULTS.items():
         field = names.get(key.removeprefix("general.sampling."))
         if field is not None:
-            assert getattr(found, field) == pytest.approx(float(value), rel=1e-6)
+            assert getattr(found, field) == pytest.approx(float(str(value)), rel=1e-6)
             checked += 1
     assert checked >= 3
     assert recommended_sampling({}) == SamplingParams()

@@ -1,0 +1,148 @@
+"""An agent's loop through the official client: tools, calls, results, an answer."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import openai
+import pytest
+
+WEATHER = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "enum": ["Oslo", "Lima", "Paris"]},
+        "days": {"type": "integer", "minimum": 1, "maximum": 7},
+    },
+    "required": ["city", "days"],
+    "additionalProperties": False,
+}
+TIME = {
+    "type": "object",
+    "properties": {"zone": {"type": "string", "maxLength": 12}},
+    "required": ["zone"],
+    "additionalProperties": False,
+}
+SCHEMAS = {"get_weather": WEATHER, "get_time": TIME}
+TOOLS = [
+    {
+        "type": "function",
+        "function": {"name": name, "description": name, "parameters": schema},
+    }
+    for name, schema in SCHEMAS.items()
+]
+
+
+@pytest.fixture
+def client(server):
+    with openai.OpenAI(
+        base_url=server.base_url, api_key="any", max_retries=0, timeout=300
+    ) as made:
+        yield made
+
+
+def whole(client, **asked):
+    """Calls and finish reason of an unstreamed answer."""
+    choice = client.chat.completions.create(model="any", **asked).choices[0]
+    calls = [
+        (call.id, call.function.name, call.function.arguments)
+        for call in choice.message.tool_calls or []
+    ]
+    return calls, choice.message.content, choice.finish_reason
+
+
+def streamed(client, **asked):
+    """The same, put together from a stream as clients do."""
+    calls: dict[int, list[str]] = {}
+    text, finishes = "", []
+    for chunk in client.chat.completions.create(model="any", stream=True, **asked):
+        for choice in chunk.choices:
+            if choice.finish_reason:
+                finishes.append(choice.finish_reason)
+            text += choice.delta.content or ""
+            for call in choice.delta.tool_calls or []:
+                if call.index not in calls:
+                    calls[call.index] = [call.id, call.function.name, ""]
+                calls[call.index][2] += call.function.arguments or ""
+    (finish,) = finishes
+    assert sorted(calls) == list(range(len(calls)))
+    return [tuple(calls[i]) for i in sorted(calls)], text or None, finish
+
+
+@pytest.mark.parametrize("run", [whole, streamed])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_two_turns_with_forced_calls_and_their_results(client, run, parallel):
+    messages = [{"role": "user", "content": "Weather in Oslo and in Lima, please."}]
+    calls, content, finish = run(
+        client,
+        messages=messages,
+        tools=TOOLS,
+        tool_choice="required",
+        parallel_tool_calls=parallel,
+        temperature=0.8,
+        seed=3,
+        max_tokens=300,
+    )
+    assert calls
+    assert parallel or len(calls) == 1
+    assert finish in ({"tool_calls", "length"} if parallel else {"tool_calls"})
+    assert content is None
+    assert len({call_id for call_id, _, _ in calls}) == len(calls)
+    for _, name, arguments in calls:
+        jsonschema.validate(json.loads(arguments), SCHEMAS[name])
+    messages.append(
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [
+                {
+                    "id": call_id,
+                    "type": "function",
+                    "function": {"name": name, "arguments": arguments},
+                }
+                for call_id, name, arguments in calls
+            ],
+        }
+    )
+    messages += [
+        {
+            "role": "tool",
+            "tool_call_id": call_id,
+            "content": json.dumps({"temp_c": 18, "sky": "clear"}),
+        }
+        for call_id, _, _ in calls
+    ]
+    more, content, finish = run(
+        client, messages=messages, tools=TOOLS, temperature=0, max_tokens=24
+    )
+    assert finish in {"stop", "length", "tool_calls"}
+    assert content or more
+
+
+def test_a_named_function_is_the_one_that_is_called(client):
+    calls, _, finish = whole(
+        client,
+        messages=[{"role": "user", "content": "Hello there"}],
+        tools=TOOLS,
+        tool_choice={"type": "function", "function": {"name": "get_time"}},
+        max_tokens=200,
+    )
+    assert [name for _, name, _ in calls] == ["get_time"]
+    assert finish == "tool_calls"
+
+
+def test_whole_and_streamed_forced_calls_are_the_same(client):
+    asked = {
+        "messages": [{"role": "user", "content": "Weather in Paris?"}],
+        "tools": TOOLS,
+        "tool_choice": "required",
+        "temperature": 1.0,
+        "seed": 11,
+        "max_tokens": 200,
+    }
+
+    def told(answer):
+        calls, content, finish = answer
+        return [call[1:] for call in calls], content, finish
+
+    assert told(whole(client, **asked)) == told(streamed(client, **asked))
