@@ -1,4 +1,4 @@
-"""Write the tables of docs/api.md from the tables that the server reads requests by.
+"""Write the tables of two pages from the tables that the server reads requests by.
 
 Run `python -m scripts.field_tables` after a field has changed; a test says when.
 """
@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kinetic.web.fields import DRAWING, SAMPLING, Field
+from kinetic.web.llama_server.embedding import EMBEDDING
+from kinetic.web.ollama import embed
+from kinetic.web.openai.embeddings import EMBEDDINGS, REFUSED_EMBEDDINGS
 from kinetic.web.openai.fields import (
     ACCEPTED,
     CHAT_ONLY,
@@ -18,9 +21,13 @@ from kinetic.web.openai.fields import (
     REFUSED,
     SHAPE,
     TEXT_ONLY,
+    Refused,
 )
+from kinetic.web.openai.rerank import REFUSED_RERANK, RERANK
 
-API_PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+API_PAGE = DOCS / "api.md"
+VECTOR_PAGE = DOCS / "embeddings.md"
 
 _BLOCK = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -35,11 +42,11 @@ def field_table(fields: Sequence[Field]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def refused_table() -> str:
+def refused_table(fields: Mapping[str, Refused] = REFUSED) -> str:
     """A table of the fields that are refused."""
     rows = ["| Field | Instead, or why not |", "|---|---|"]
     rows += [
-        f"| `{name}` | {_cell(refused.reason)} |" for name, refused in REFUSED.items()
+        f"| `{name}` | {_cell(refused.reason)} |" for name, refused in fields.items()
     ]
     return "\n".join(rows) + "\n"
 
@@ -62,9 +69,22 @@ def tables() -> Mapping[str, str]:
     }
 
 
-def filled(page: str) -> str:
+def vector_tables() -> Mapping[str, str]:
+    """Every table of the page about vectors and scores by its name."""
+    return {
+        "embeddings": field_table(EMBEDDINGS),
+        "embedding": field_table(EMBEDDING),
+        "ollama-embed": field_table(embed.EMBED),
+        "ollama-embeddings": field_table(embed.EMBEDDINGS),
+        "rerank": field_table(RERANK),
+        "refused-embeddings": refused_table(REFUSED_EMBEDDINGS),
+        "refused-rerank": refused_table(REFUSED_RERANK),
+    }
+
+
+def filled(page: str, known: Mapping[str, str] | None = None) -> str:
     """The page with every table as it should be; raises KeyError for unknown names."""
-    known = tables()
+    known = tables() if known is None else known
     return _BLOCK.sub(lambda block: block[1] + known[block[2]] + block[3], page)
 
 
@@ -74,4 +94,5 @@ def names_in(page: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    API_PAGE.write_text(filled(API_PAGE.read_text("utf-8")), "utf-8")
+    for path, known in ((API_PAGE, tables()), (VECTOR_PAGE, vector_tables())):
+        path.write_text(filled(path.read_text("utf-8"), known), "utf-8")
