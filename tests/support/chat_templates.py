@@ -113,6 +113,19 @@ GEMMA = """\
 {%- endif %}
 """
 
+# Roles by name; a blank before the text, unless a picture's marker comes first.
+SMOLVLM = """\
+<|im_start|>
+{%- for message in messages %}
+    {{- message.role | capitalize + ':' }}
+    {{- ' ' if message.content and not message.content.startswith('<') }}
+    {{- message.content + '<end_of_utterance>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- 'Assistant:' }}
+{%- endif %}
+"""
+
 # Not Jinja: llama.cpp replaces the two names in braces.
 RERANK = (
     "<|im_start|>system\nDoes the document answer the query? Say yes or no.<|im_end|>\n"

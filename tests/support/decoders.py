@@ -168,6 +168,18 @@ def _llama_tensors(w: Weights, vocabulary: Vocabulary) -> Named:
         yield from _feed_forward(w, layer)
 
 
+def _qwen2vl_tensors(w: Weights, vocabulary: Vocabulary) -> Named:
+    yield from _llama_tensors(w, vocabulary)
+    for layer in range(3):
+        for name, width in (
+            ("attn_q", _N_HEAD * _HEAD),
+            ("attn_k", _N_HEAD_KV * _HEAD),
+            ("attn_v", _N_HEAD_KV * _HEAD),
+        ):
+            full = f"blk.{layer}.{name}.bias"
+            yield full, w.table(full, width, size=0.1)
+
+
 def _lfm2_tensors(w: Weights, vocabulary: Vocabulary) -> Named:
     # llama.cpp reads this architecture's last norm under the embeddings' name.
     yield from _ends(w, vocabulary, norm="token_embd_norm.weight")
@@ -222,6 +234,12 @@ QWEN3_RANK = Architecture(
 )
 
 LLAMA = Architecture("llama", _keys(3), _llama_tensors)
+
+QWEN2VL = Architecture(
+    "qwen2vl",
+    _keys(3, {"rope.dimension_sections": (8, 12, 12, 0)}),
+    _qwen2vl_tensors,
+)
 
 LFM2 = Architecture(
     "lfm2",

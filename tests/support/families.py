@@ -1,5 +1,7 @@
 """The markers and vocabularies of the model families."""
 
+from dataclasses import replace
+
 from tests.support import sources
 from tests.support.minilm import minilm_words
 from tests.support.vocabularies import (
@@ -24,6 +26,34 @@ _QWEN = Markers(
         ("bos", "<|endoftext|>"),
         ("eos", "<|im_end|>"),
         ("padding", "<|endoftext|>"),
+    ),
+    add_bos=False,
+)
+
+_QWEN2VL = replace(
+    _QWEN,
+    control=(
+        *_QWEN.control,
+        "<|vision_start|>",
+        "<|vision_end|>",
+        "<|image_pad|>",
+    ),
+)
+
+_SMOLVLM = Markers(
+    control=(
+        "<|endoftext|>",
+        "<|im_start|>",
+        "<|im_end|>",
+        "<end_of_utterance>",
+        "<fake_token_around_image>",
+        "<global-img>",
+        *(f"<row_{row}_col_{column}>" for row in (1, 2) for column in (1, 2)),
+    ),
+    roles=(
+        ("bos", "<|im_start|>"),
+        ("eos", "<end_of_utterance>"),
+        ("padding", "<|im_end|>"),
     ),
     add_bos=False,
 )
@@ -81,6 +111,16 @@ def qwen3() -> Vocabulary:
 def qwen35() -> Vocabulary:
     """As Qwen3's, under the later pre-tokenizer."""
     return byte_level_bpe(sources.smollm2(), "qwen35", _QWEN)
+
+
+def qwen2vl() -> Vocabulary:
+    """As Qwen3's, with markers around pictures."""
+    return byte_level_bpe(sources.smollm2(), "qwen2", _QWEN2VL)
+
+
+def smolvlm() -> Vocabulary:
+    """Turns with names, and markers around pictures and their tiles."""
+    return byte_level_bpe(sources.smollm2(), "smollm", _SMOLVLM)
 
 
 def llama3() -> Vocabulary:

@@ -197,6 +197,28 @@ def gemma3(precision: Precision = Precision.F16) -> Path:
     ).build()
 
 
+def qwen2vl(precision: Precision = Precision.F16) -> Path:
+    """Qwen2-VL's text part: dense attention, multi-axis positions."""
+    return _Recipe(
+        name="qwen2vl",
+        architecture=decoders.QWEN2VL,
+        vocabulary=families.qwen2vl,
+        metadata={_TEMPLATE: chat_templates.QWEN3},
+        precision=precision,
+    ).build()
+
+
+def smolvlm(precision: Precision = Precision.F16) -> Path:
+    """SmolVLM's text part: the Llama architecture, markers around pictures."""
+    return _Recipe(
+        name="smolvlm",
+        architecture=decoders.LLAMA,
+        vocabulary=families.smolvlm,
+        metadata={_TEMPLATE: chat_templates.SMOLVLM},
+        precision=precision,
+    ).build()
+
+
 def bert_encoder(pooling: Literal["mean", "cls"] = "mean") -> Path:
     """A BERT encoder [128] of 256 tokens at most."""
     kind = {"mean": encoders.BERT_MEAN, "cls": encoders.BERT_CLS}[pooling]
@@ -260,7 +282,17 @@ def with_template(source: str | None, name: str | None = None) -> Path:
 GENERATORS: Mapping[str, Callable[[], Path]] = MappingProxyType(
     {
         function.__name__: function
-        for function in (qwen3, qwen3_draft, qwen3_moe, llama3, lfm2, qwen35, gemma3)
+        for function in (
+            qwen3,
+            qwen3_draft,
+            qwen3_moe,
+            llama3,
+            lfm2,
+            qwen35,
+            gemma3,
+            qwen2vl,
+            smolvlm,
+        )
     }
 )
 """Every text generator, by the name of its function."""
