@@ -48,6 +48,7 @@ TOKEN_DATA: Final = np.dtype(
     [("id", np.int32), ("logit", np.float32), ("p", np.float32)]
 )
 
+_ROPES_OF_AXES = (lib.LLAMA_ROPE_TYPE_MROPE, lib.LLAMA_ROPE_TYPE_IMROPE)
 _GGML_LEVELS = {2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
 _last_error: list[str] = []
 
@@ -79,6 +80,21 @@ class Rows:
     tokens: Int32Array
     n_logits: int
     """How many of the last tokens want logits."""
+    embedded: Embedded | None = None
+    """What stands for the tokens, whose ids then only count; the pass's only part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A picture's tokens, which have no ids in the vocabulary."""
+
+    vectors: Float32Array
+    """[n_tokens, n_embd_in] float32, contiguous."""
+    axes: Int32Array | None
+    """[4, n_tokens]: time, row, column and one more, of models that look at them;
+    None: positions go on from the first."""
+    sees_ahead: bool
+    """All of these tokens see each other: they must be run in one pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +133,14 @@ def has_openmp() -> bool:
     return "OPENMP = 1" in lib.llama_print_system_info().decode()
 
 
-def _reason(fallback: str) -> str:
-    text = "; ".join(_last_error) or fallback
+def log_here(register: Callable[[Any, Any], None]) -> None:
+    """Have another of the engine's libraries log as this one does."""
+    register(_log_callback, ctypes.c_void_p(0))
+
+
+def reason(fallback: str) -> str:
+    """What the engine last complained about, as one line; forgets it."""
+    text = "; ".join(" ".join(line.split()) for line in _last_error) or fallback
     _last_error.clear()
     return text
 
@@ -156,14 +178,16 @@ class Model:
         _last_error.clear()
         handle = lib.llama_model_load_from_file(str(path).encode(), params)
         if not handle:
-            message = f"cannot load {path}: {_reason('the engine refused the file')}"
+            message = f"cannot load {path}: {reason('the engine refused the file')}"
             raise ModelError(message)
         self._handle: Any = handle
         self._vocab: Any = lib.llama_model_get_vocab(handle)
         self.n_vocab = int(lib.llama_vocab_n_tokens(self._vocab))
         self.n_ctx_train = int(lib.llama_model_n_ctx_train(handle))
         self.n_embd = int(lib.llama_model_n_embd(handle))
+        self.n_embd_in = int(lib.llama_model_n_embd_inp(handle))
         self.n_embd_out = int(lib.llama_model_n_embd_out(handle))
+        self.n_axes = 4 if lib.llama_model_rope_type(handle) in _ROPES_OF_AXES else 1
         self.n_layer = int(lib.llama_model_n_layer(handle))
         self.n_swa = int(lib.llama_model_n_swa(handle))
         self.n_params = int(lib.llama_model_n_params(handle))
@@ -319,11 +343,13 @@ class Context:
         _last_error.clear()
         handle = lib.llama_init_from_model(model._handle, params)  # noqa: SLF001
         if not handle:
-            message = f"cannot create the context: {_reason('out of memory?')}"
+            message = f"cannot create the context: {reason('out of memory?')}"
             raise ModelError(message)
         self._handle: Any = handle
         self._memory: Any = lib.llama_get_memory(handle)
         self.n_vocab = model.n_vocab
+        self.n_embd_in = model.n_embd_in
+        self.n_axes = model.n_axes
         self.n_embd_out = model.n_embd_out
         self.n_ctx = int(lib.llama_n_ctx_seq(handle))
         self.n_sequences = options.n_sequences
@@ -378,13 +404,63 @@ class Context:
         return n
 
     def _run(self, rows: Sequence[Rows]) -> int:
+        if any(part.embedded is not None for part in rows):
+            return self._run_embedded(rows)
         n = self._fill(rows)
+        self._decode(self._batch)
+        return n
+
+    def _decode(self, batch: Any) -> None:
         _last_error.clear()
-        result = lib.llama_decode(self._handle, self._batch)
+        result = lib.llama_decode(self._handle, batch)
         if result != 0:
             # 1: no room in the memory, 2: aborted, -1: bad batch, below: fatal.
-            message = f"decode failed ({result}): {_reason('no reason given')}"
+            message = f"decode failed ({result}): {reason('no reason given')}"
             raise InternalError(message)
+
+    def _run_embedded(self, rows: Sequence[Rows]) -> int:
+        """Run a picture's tokens; a batch holds ids or vectors, never both."""
+        part, *others = rows
+        embedded = part.embedded
+        n = len(part.tokens)
+        fits = (
+            embedded is not None
+            and not others
+            and 0 < n <= self.n_batch
+            and 0 <= part.sequence < self.n_sequences
+            and 0 <= part.first < self.n_ctx
+            and 0 <= part.n_logits <= n
+            and embedded.vectors.shape == (n, self.n_embd_in)
+            and (embedded.axes is None or embedded.axes.shape == (4, n))
+        )
+        if embedded is None or not fits:
+            message = f"a picture's pass out of bounds: {part.sequence}, {part.first}"
+            raise InternalError(message)
+        axes = embedded.axes
+        if axes is None:
+            line = np.arange(part.first, part.first + n, dtype=np.int32)
+            axes = np.broadcast_to(line, (4, n))
+        vectors = np.ascontiguousarray(embedded.vectors, np.float32)
+        positions = np.ascontiguousarray(axes[: self.n_axes], np.int32)
+        self._seq[:n] = part.sequence
+        self._want[: n - part.n_logits] = 0
+        self._want[n - part.n_logits : n] = 1
+        batch: Any = lib.llama_batch()
+        batch.n_tokens = n
+        batch.token = None
+        batch.embd = vectors.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        batch.pos = positions.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
+        batch.n_seq_id = self._batch.n_seq_id
+        batch.seq_id = self._seq_pointers
+        batch.logits = self._batch.logits
+        if not embedded.sees_ahead:
+            self._decode(batch)
+            return n
+        lib.llama_set_causal_attn(self._handle, False)
+        try:
+            self._decode(batch)
+        finally:
+            lib.llama_set_causal_attn(self._handle, True)
         return n
 
     def decode(self, rows: Sequence[Rows]) -> list[Float32Array]:
