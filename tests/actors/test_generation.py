@@ -9,18 +9,23 @@ from kinetic.actors.generation import OutputText, StopMatcher
 from kinetic.types import ContentPiece, ReasoningPiece, TokenLogprob
 
 
+def texts(pieces):
+    """The text of pieces that are no calls."""
+    return [p.text for p in pieces if isinstance(p, ContentPiece | ReasoningPiece)]
+
+
 def run(pieces, stops=(), **named):
     """All text of a generation fed `pieces`, and how it ended."""
     text = OutputText(stops=stops, **named)
     out, finish = [], None
     for piece in pieces:
         output = text.feed(piece)
-        out += [p.text for p in output.pieces]
+        out += texts(output.pieces)
         finish = output.finish
         if finish:
             break
     rest = text.end(truncated=finish is None)
-    out += [p.text for p in rest.pieces]
+    out += texts(rest.pieces)
     return "".join(out), finish or text.stopped
 
 
@@ -32,8 +37,8 @@ def cuts(data):
 def test_characters_of_several_tokens_come_out_whole(text):
     text_out = OutputText()
     for piece in cuts(text.encode()):
-        for part in text_out.feed(piece).pieces:
-            assert "\ufffd" not in part.text
+        for part in texts(text_out.feed(piece).pieces):
+            assert "\ufffd" not in part
     assert run(cuts(text.encode()))[0] == text
 
 
@@ -103,7 +108,7 @@ def test_log_probabilities_come_with_their_text_and_join_to_it():
     out, logged = "", b""
     for i, piece in enumerate(pieces):
         output = text.feed(piece, entry(i, piece))
-        out += "".join(p.text for p in output.pieces)
+        out += "".join(texts(output.pieces))
         logged += b"".join(e.piece for e in output.logprobs)
         assert out.encode().startswith(logged)
     end = text.end(truncated=False)

@@ -39,7 +39,8 @@ def test_every_start_after_a_kill_serves_exact_answers(tmp_path):
         finally:
             child.kill()
             child.wait(30)
-            child.stdout.close()
+            if child.stdout is not None:
+                child.stdout.close()
         with opened(folder) as h:
             left = [p for p in folder.iterdir() if p.suffix != SUFFIX]
             assert left == []

@@ -1,8 +1,7 @@
 """The batch plans: which rows share a pass, and what a held prefix is good for."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kinetic.actors.plan import (
     Held,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import jsonschema
 import openai
@@ -72,7 +73,9 @@ def streamed(client, **asked):
 @pytest.mark.parametrize("run", [whole, streamed])
 @pytest.mark.parametrize("parallel", [False, True])
 def test_two_turns_with_forced_calls_and_their_results(client, run, parallel):
-    messages = [{"role": "user", "content": "Weather in Oslo and in Lima, please."}]
+    messages: list[Any] = [
+        {"role": "user", "content": "Weather in Oslo and in Lima, please."}
+    ]
     calls, content, finish = run(
         client,
         messages=messages,

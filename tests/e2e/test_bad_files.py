@@ -87,8 +87,10 @@ def test_a_port_in_use(smollm2_path):
         taken.listen()
         port = taken.getsockname()[1]
         done = subprocess.run(
-            [sys.executable, "-m", "kinetic", "serve", str(smollm2_path)]
-            + ["-c", "256", "-np", "1", "-t", "1", "--port", str(port)],
+            [
+                *(sys.executable, "-m", "kinetic", "serve", str(smollm2_path)),
+                *("-c", "256", "-np", "1", "-t", "1", "--port", str(port)),
+            ],
             capture_output=True,
             text=True,
             timeout=LIMIT_S,

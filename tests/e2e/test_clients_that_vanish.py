@@ -88,7 +88,7 @@ def vanish(rng, server):
 def test_a_minute_of_clients_that_vanish(server):
     expected = answer(server)
     deadline = time.monotonic() + SECONDS
-    failures = []
+    failures: list[OSError] = []
 
     def work(seed):
         rng = random.Random(seed)

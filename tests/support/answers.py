@@ -30,10 +30,10 @@ class Answer:
     """Everything one choice gave."""
 
     tokens: list[int] = field(default_factory=list)
-    logprobs: list[tuple] = field(default_factory=list)
+    logprobs: list[tuple[object, ...]] = field(default_factory=list)
     text: str = ""
-    pieces: list = field(default_factory=list)
-    scored: tuple = ()
+    pieces: list[object] = field(default_factory=list)
+    scored: tuple[object, ...] = ()
     finish: object = None
     usage: object = None
     error: object = None
@@ -50,6 +50,7 @@ class Collector:
 
     def __init__(self, system, jobs):
         self._system = system
+        self.request_id = jobs[0].request_id
         self.answers = {job.index: Answer() for job in jobs}
         self._left = set(self.answers)
         self._changed = threading.Condition()
@@ -58,7 +59,7 @@ class Collector:
 
     def put(self, event):
         answer = self.answers[event.index]
-        match event:
+        match event:  # type: ignore[exhaustive-match]
             case Started():
                 answer.started += 1
                 answer.usage = event
@@ -106,7 +107,7 @@ class Harness:
 
     def __init__(self, engine, plan, *, line_limit=64, cache=None):
         self.engine = engine
-        self.deaths = []
+        self.deaths: list[tuple[str, BaseException]] = []
         rules = StateRules(
             can_cut=engine.can_cut and engine.model.n_swa <= 0,
             window=max(engine.model.n_swa, 0),
@@ -147,7 +148,6 @@ class Harness:
     def submit(self, *jobs):
         """Start jobs of one request and return their collector."""
         collector = Collector(self.system, jobs)
-        collector.request_id = jobs[0].request_id
         self.system.submit(jobs, collector)
         return collector
 
@@ -160,7 +160,7 @@ class Harness:
         """Wait until no slot works and nobody waits."""
         done = threading.Event()
         deadline = limit_s / 0.01
-        while not (self.system.view.n_idle == self.engine.n_sequences):
+        while self.system.view.n_idle != self.engine.n_sequences:
             deadline -= 1
             assert deadline > 0, "slots stay busy"
             done.wait(0.01)
