@@ -32,7 +32,9 @@ class ServerProcess:
 
     def __init__(self, model: Path, *flags: str) -> None:
         command = [
-            str(Path(sys.executable).parent / "kinetic"),
+            sys.executable,
+            "-m",
+            "kinetic",
             "serve",
             str(model),
             "--port",
@@ -51,11 +53,12 @@ class ServerProcess:
 
     def _read_log(self) -> None:
         assert self._process.stderr is not None
-        for line in self._process.stderr:
-            self.log.append(line.rstrip("\n"))
-            if found := _SERVING.search(line):
-                self.port = int(found[2])
-                self._told.set()
+        with self._process.stderr as lines:
+            for line in lines:
+                self.log.append(line.rstrip("\n"))
+                if found := _SERVING.search(line):
+                    self.port = int(found[2])
+                    self._told.set()
         self._told.set()
 
     def wait_until_serving(self) -> None:
