@@ -35,10 +35,18 @@ class RequestError(KineticError):
 class ContextExceeded(RequestError):
     """A prompt of `n_prompt` tokens where `n_ctx` is the context's length."""
 
-    def __init__(self, *, n_prompt: int, n_ctx: int, param: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        n_prompt: int,
+        n_ctx: int,
+        param: str | None = None,
+        is_estimate: bool = False,
+    ) -> None:
+        about = "about " if is_estimate else ""
         super().__init__(
-            f"the prompt has {n_prompt} tokens and the context holds {n_ctx}, one of"
-            " which must stay free for the answer",
+            f"the prompt has {about}{n_prompt} tokens and the context holds {n_ctx},"
+            " one of which must stay free for the answer",
             param=param,
         )
         self.n_prompt = n_prompt

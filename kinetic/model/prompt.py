@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 SEED_LIMIT = (1 << 32) - 1
 """Seeds are smaller: llama.cpp takes this one itself as "draw a seed"."""
 
+HEAD_CHARS = 128
+"""Characters for each token of the context that are looked at first; hardly any token
+is longer."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
@@ -187,7 +191,27 @@ class PromptBuilder:
             raise ContextExceeded(n_prompt=n_prompt, n_ctx=self._n_ctx, param=param)
         return prompt
 
+    def _refuse_hopeless(self, text: str, param: str) -> None:
+        """Refuse a text whose beginning alone fills the context many times over.
+
+        Tokenising megabytes takes minutes (measured: 3 s for each of a hostile one),
+        and nobody could be answered meanwhile.
+        """
+        n_head = HEAD_CHARS * self._n_ctx
+        if len(text) <= n_head:
+            return
+        count = len(self._vocab.tokenize(text[:n_head]))
+        if count > self._n_ctx:
+            estimate = count * len(text) // n_head
+            raise ContextExceeded(
+                n_prompt=estimate, n_ctx=self._n_ctx, param=param, is_estimate=True
+            )
+
     def _text(self, inputs: TextInput, request: GenerationRequest) -> Prompt:
+        parts = inputs.prompt
+        for part in [parts] if isinstance(parts, str) else parts:
+            if isinstance(part, str):
+                self._refuse_hopeless(part, "prompt")
         tokens = self._vocab.tokenize_prompt(inputs.prompt)
         if not tokens:
             start = self._vocab.bos if self._vocab.bos is not None else self._vocab.eos
@@ -206,6 +230,7 @@ class PromptBuilder:
         forced = inputs.tool_choice in {"required", "function"}
         now = self._now()
         rendered = self.render(inputs, tools, now)
+        self._refuse_hopeless(rendered.text, "messages")
         tokens = self._vocab.tokenize_guarded(rendered.text, rendered.guard)
         think_open = rendered.think_open
         constraint = None
