@@ -495,9 +495,9 @@ def _verify_receipt(arguments: argparse.Namespace) -> int:
 
 
 def _keygen(arguments: argparse.Namespace) -> int:
-    from kinetic.proof import commands
+    from kinetic.proof import keys
 
-    print(commands.keygen(arguments.file))
+    print(keys.keygen(arguments.file))
     return 0
 
 

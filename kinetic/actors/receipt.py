@@ -20,7 +20,7 @@ from kinetic.actors.messages import (
 )
 from kinetic.errors import InternalError, KineticError, ReceiptError, ShuttingDown
 from kinetic.model import ffi
-from kinetic.model.identity import engine_build
+from kinetic.model.identity import engine_build, engine_settings
 from kinetic.model.probe import processor_name
 from kinetic.receipts.record import (
     EngineIdentity,
@@ -197,6 +197,7 @@ def engine_identity(engine: LlamaEngine, plan: str) -> EngineIdentity:
         build=engine_build(),
         features=versions["system_info"],
         processor=processor_name(),
+        settings=engine_settings(engine),
         plan=plan,
         gpu_layers=engine.options.n_gpu_layers,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,16 @@ def engine_build() -> str:
 def _sha256(file: Path) -> str:
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def engine_settings(engine: LlamaEngine) -> str:
+    """What chooses the engine's code paths, beside its build and the processor."""
+    options = engine.options
+    tiles = os.environ.get("GGML_CPU_TILED_MM", "")
+    return (
+        f"flash_attention={int(options.flash_attention)}"
+        f" extra_buffers={int(options.extra_buffers)} tiled_mm={tiles}"
+    )
 
 
 def state_identity(engine: LlamaEngine, plan: str) -> str:

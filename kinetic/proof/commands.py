@@ -1,4 +1,4 @@
-"""What `kinetic verify-receipt` and `kinetic keygen` do."""
+"""What `kinetic verify-receipt` does."""
 
 from __future__ import annotations
 
@@ -128,15 +128,4 @@ def printable(text: str) -> str:
     """A text without control characters, which a terminal might obey."""
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
-    )
-
-
-def keygen(file: Path) -> str:
-    """Make a signing key; what to tell of it. Raises ReceiptError."""
-    key = signing.generate(file).public_key
-    return (
-        f"{file}: the secret key; whoever has it can sign as you\n"
-        f"public key:  {key.hex}\n"
-        f"fingerprint: {key.fingerprint}\n"
-        f"kinetic serve --sign-key {file} signs receipts with it"
     )

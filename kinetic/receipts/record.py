@@ -63,6 +63,8 @@ class EngineIdentity:
     features: str
     """What the engine uses of the processor, as llama.cpp words it."""
     processor: str
+    settings: str
+    """What else chooses the engine's code paths."""
     plan: str
     gpu_layers: int
 

@@ -354,6 +354,7 @@ _SCHEMA = _object(
                 "build": hex_of(SHA256_BYTES),
                 "features": _NAME,
                 "processor": _NAME,
+                "settings": _NAME,
                 "plan": _NAME,
                 "gpu_layers": whole(0, INT32_MAX),
             }

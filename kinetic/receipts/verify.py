@@ -274,8 +274,10 @@ def _judge(receipt: Receipt, bench: Bench, report: Report, *, anyway: bool) -> R
     if found is None or found.sha256 != receipt.model.sha256:
         return report.end(Outcome.OTHER_MODEL, _other_model(receipt.model, found))
     report.say("ok", f"the model is {found.name}, sha256 {found.sha256}")
-    if found.size_bytes != receipt.model.size_bytes:
-        return report.end(Outcome.DIFFERS, "the model file has another size than told")
+    for name in ("size_bytes", "architecture"):
+        if getattr(found, name) != getattr(receipt.model, name):
+            wrong = f"the model's {name} is another one than told"
+            return report.end(Outcome.DIFFERS, wrong)
     here = bench.engine(receipt)
     apart = differing(receipt.engine, here)
     decisive = [name for name in apart if name in DECISIVE]
@@ -313,7 +315,7 @@ def _other_model(wanted: ModelIdentity, found: ModelIdentity | None) -> str:
 
 
 DECISIVE: Final = frozenset(
-    ("llama_cpp_python", "llama_cpp", "features", "plan", "gpu_layers")
+    ("llama_cpp_python", "llama_cpp", "features", "settings", "plan", "gpu_layers")
 )
 """Where one of these differs, other bits are to be expected.
 

@@ -37,6 +37,7 @@ ENGINE = EngineIdentity(
     build="ab" * 32,
     features="AVX2 = 1 |",
     processor="A processor",
+    settings="flash_attention=0",
     plan="uniform",
     gpu_layers=0,
 )
