@@ -121,6 +121,12 @@ def _receipt_commands(
         help="run it also where engine or plan are not the receipt's: agreement then"
         " proves it, a difference proves nothing",
     )
+    verify.add_argument(
+        "--url",
+        help="ask this running server instead of loading the model: its word is then"
+        " what you have",
+    )
+    verify.add_argument("--api-key", metavar="KEY", help="the key of that server")
     group = verify.add_argument_group("engine")
     _engine_flags(group, context="what the receipts take", slots="2")
     group.add_argument(
@@ -469,6 +475,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
 def _verify_receipt(arguments: argparse.Namespace) -> int:
     from kinetic.proof import commands
     from kinetic.proof.bench import BenchOptions
+    from kinetic.receipts.verify import Outcome
 
     given = arguments.model_flag
     try:
@@ -482,6 +489,8 @@ def _verify_receipt(arguments: argparse.Namespace) -> int:
         files=tuple(arguments.files),
         pin=pin,
         anyway=arguments.anyway,
+        url=arguments.url,
+        api_key=arguments.api_key,
         bench=BenchOptions(
             model=model,
             n_ctx=arguments.ctx_size,
@@ -491,7 +500,11 @@ def _verify_receipt(arguments: argparse.Namespace) -> int:
             n_gpu_layers=arguments.gpu_layers,
         ),
     )
-    return commands.verify_files(options, print)
+    try:
+        return commands.verify_files(options, print)
+    except KineticError as error:
+        print(f"kinetic: {error}", file=sys.stderr)
+        return int(Outcome.UNDECIDED)
 
 
 def _keygen(arguments: argparse.Namespace) -> int:

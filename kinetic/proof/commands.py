@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kinetic.errors import ReceiptError
 from kinetic.proof.bench import BenchOptions, ModelBench
+from kinetic.proof.remote import RemoteBench
 from kinetic.receipts import reading, schema, signing
 from kinetic.receipts.record import Receipt
 from kinetic.receipts.verify import Bench, Outcome, Pin, Report, verify
@@ -35,6 +36,9 @@ class VerifyOptions:
     pin: Pin = field(default_factory=Pin)
     anyway: bool = False
     bench: BenchOptions = field(default_factory=BenchOptions)
+    url: str | None = None
+    """A server to ask in place of loading the model."""
+    api_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +67,8 @@ def verify_files(options: VerifyOptions, say: Callable[[str], None]) -> int:
         0 when all are proven, else the outcome of the first that is not.
     """
     entries = [entry for file in options.files for entry in _entries(file)]
-    with ModelBench(options.bench) as bench:
-        bench.reserve(_receipts(entries))
+    with contextlib.ExitStack() as stack:
+        bench = _bench(options, entries, stack)
         outcomes = [
             _verify(entry, bench, options, say, is_first=i == 0)
             for i, entry in enumerate(entries)
@@ -73,6 +77,16 @@ def verify_files(options: VerifyOptions, say: Callable[[str], None]) -> int:
         n_proven = outcomes.count(Outcome.PROVEN)
         say(f"\n{n_proven} of {len(outcomes)} receipts are proven")
     return next((int(o) for o in outcomes if o is not Outcome.PROVEN), 0)
+
+
+def _bench(
+    options: VerifyOptions, entries: list[_Entry], stack: contextlib.ExitStack
+) -> Bench:
+    if options.url is not None:
+        return RemoteBench(options.url, options.api_key)
+    bench = stack.enter_context(ModelBench(options.bench))
+    bench.reserve(_receipts(entries))
+    return bench
 
 
 def _verify(
@@ -88,6 +102,8 @@ def _verify(
         report = Report().end(Outcome.UNREADABLE, str(entry.error))
     else:
         report = verify(entry.value, bench, pin=options.pin, anyway=options.anyway)
+    if options.url is not None:
+        say(f"  {'note':8} asked of {options.url}: this is that server's word")
     for step in report.steps:
         say(f"  {step.mark:8} {printable(step.text)}")
     say(_VERDICTS[report.outcome])

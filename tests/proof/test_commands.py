@@ -1,0 +1,227 @@
+"""kinetic verify-receipt and kinetic keygen, as they are called."""
+
+import io
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from kinetic import cli
+from kinetic.proof import commands
+from kinetic.receipts.record import seal
+from kinetic.receipts.verify import Outcome
+from tests.support.receipts import (
+    CHAT,
+    ENGINE,
+    SIGNER,
+    TEXT,
+    BookBench,
+    changed,
+    resealed,
+)
+
+SIGNED = seal(CHAT, SIGNER)
+UNSIGNED = seal(CHAT, None)
+FALSE = resealed(changed(UNSIGNED, ("output", "content"), "Goodbye"))
+
+
+class Benches(BookBench):
+    """Stands for every ModelBench that the command makes."""
+
+    def __call__(self, options):
+        self.options = options
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        self.calls.append("close")
+
+    def reserve(self, receipts):
+        self.reserved = list(receipts)
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    found = Benches()
+    monkeypatch.setattr(commands, "ModelBench", found)
+    return found
+
+
+@pytest.fixture
+def run(bench, tmp_path, capsys, monkeypatch):
+    """Calls the command with files of these contents; its code and what it said."""
+
+    def call(*contents, flags=(), stdin=None):
+        names = []
+        for i, content in enumerate(contents):
+            path = tmp_path / f"{i}.json"
+            path.write_bytes(content if isinstance(content, bytes) else dump(content))
+            names.append(str(path))
+        if stdin is not None:
+            fake = io.TextIOWrapper(io.BytesIO(stdin))
+            monkeypatch.setattr(sys, "stdin", fake)
+            names.append("-")
+        code = cli.main(["verify-receipt", *flags, *names])
+        return code, capsys.readouterr().out
+
+    return call
+
+
+def dump(value):
+    return json.dumps(value).encode()
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "words"),
+    [
+        (SIGNED, 0, "PROVEN"),
+        (UNSIGNED, 0, "NOT SIGNED"),
+        (FALSE, 1, "NOT PROVEN, it differs"),
+        (b"nonsense", 2, "not JSON"),
+        ({**UNSIGNED, "digest": "0" * 64}, 2, "altered"),
+        ({**SIGNED, "signature": "0" * 128}, 4, "the signature is not"),
+    ],
+)
+def test_each_outcome_has_its_exit_code_and_words(run, value, code, words):
+    found, out = run(value)
+    assert found == code
+    assert words in out
+    assert ("\nPROVEN" in out) == (code == 0)
+
+
+def test_another_model_is_3_and_another_engine_5(run, bench):
+    bench.here = replace(ENGINE, plan="alone")
+    assert run(SIGNED)[0] == 5
+    assert run(SIGNED, flags=["--anyway"])[0] == 0
+    bench.true = replace(CHAT, model=replace(CHAT.model, sha256="0" * 64))
+    assert run(SIGNED)[0] == 3
+
+
+def test_standard_input_is_read(run):
+    code, out = run(stdin=dump(SIGNED))
+    assert code == 0
+    assert out.startswith("standard input\n")
+
+
+def test_several_receipts_are_told_one_by_one(run, bench):
+    code, out = run(dump(SIGNED) + b"\n" + dump(FALSE), b"{}", SIGNED)
+    assert code == 1  # the first that is not proven
+    assert "receipt 1 of 2" in out
+    assert "receipt 2 of 2" in out
+    assert "2 of 4 receipts are proven" in out
+    assert len(bench.reserved) == 3
+    assert bench.calls[-1] == "close"
+
+
+def test_a_whole_response_is_searched(run):
+    assert run({"choices": [{"receipt": SIGNED}, {"receipt": SIGNED}]})[0] == 0
+
+
+def test_a_file_that_is_not_there_is_2(bench, capsys, tmp_path):
+    for path in (tmp_path / "none", tmp_path):
+        assert cli.main(["verify-receipt", str(path)]) == 2
+        assert "cannot be read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [
+        (["--key", SIGNER.public_key.fingerprint], 0),
+        (["--key", SIGNER.public_key.fingerprint.upper()], 0),
+        (["--key", "0" * 32], 4),
+        (["--public-key", SIGNER.public_key.hex], 0),
+        (["--public-key", "1" * 64], 4),
+        (["--key", "abc"], 2),
+        (["--public-key", "no/such/file"], 2),
+        (["--model", "no-such-model"], 2),
+    ],
+)
+def test_a_pinned_key_decides(run, flags, code):
+    assert run(SIGNED, flags=flags)[0] == code
+
+
+def test_unsigned_is_not_enough_where_a_key_is_pinned(run):
+    code, out = run(UNSIGNED, flags=["--key", SIGNER.public_key.fingerprint])
+    assert code == 4
+    assert "not signed" in out
+
+
+def test_the_engine_s_flags_are_handed_on(run, bench):
+    run(SIGNED, flags=["-t", "3", "-c", "4096", "-np", "1", "-b", "64"])
+    found = bench.options
+    assert (found.n_threads, found.n_ctx, found.n_parallel, found.n_batch) == (
+        3,
+        4096,
+        1,
+        64,
+    )
+
+
+def test_no_control_character_reaches_the_terminal(run, bench):
+    evil = "evil\x1b[2J\x07\u202e.gguf"
+    model = replace(CHAT.model, name=evil, sha256="ff" * 32)
+    code, out = run(seal(replace(CHAT, model=model), SIGNER))
+    assert code == 3
+    assert "\x1b" not in out
+    assert "\x07" not in out
+    assert "\u202e" not in out
+    assert "evil\\x1b[2J\\x07\\u202e.gguf" in out
+
+
+def test_the_bench_is_closed_whatever_happens(bench, run):
+    def broken(receipt):
+        raise RuntimeError("a bug")
+
+    bench.rerun = broken
+    with pytest.raises(RuntimeError):
+        run(seal(TEXT, SIGNER))
+    assert bench.calls[-1] == "close"
+
+
+def test_a_key_is_made_once_and_told(tmp_path, capsys):
+    path = tmp_path / "key"
+    assert cli.main(["keygen", str(path)]) == 0
+    out = capsys.readouterr().out
+    from kinetic.receipts import signing
+
+    key = signing.load(path).public_key
+    assert key.hex in out
+    assert key.fingerprint in out
+    content = path.read_text()
+    assert cli.main(["keygen", str(path)]) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert path.read_text() == content
+
+
+def test_serving_with_a_key_that_others_can_reach_is_refused(tmp_path, capsys):
+    path = tmp_path / "key"
+    cli.main(["keygen", str(path)])
+    path.chmod(0o644)
+    model = tmp_path / "m.gguf"
+    model.write_bytes(b"")
+    code = cli.main(["serve", str(model), "--port", "0", "--sign-key", str(path)])
+    assert code == 1
+    assert "chmod 600" in capsys.readouterr().err
+
+
+def test_the_real_command_reads_a_bad_file_without_loading_a_model(tmp_path):
+    path = tmp_path / "bad.json"
+    path.write_text('{"format": "kinetic-receipt", "version": 1}')
+    done = subprocess.run(
+        [sys.executable, "-m", "kinetic", "verify-receipt", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "is missing" in done.stdout
+    assert not done.stderr
+
+
+def test_outcomes_are_all_named():
+    assert set(commands._VERDICTS) == set(Outcome)
