@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kinetic.errors import InternalError, ModelError
+from kinetic.errors import InternalError, ModelError, RequestError
 
 # K-quant tiles take over from 8 rows on and add in another order; read once by the
 # library, so it must be set before the library is loaded.
@@ -618,7 +618,7 @@ class Sampler:
         """Apply the chain to one row [n_vocab] and return the drawn token.
 
         The chain's state is not advanced: call `accept` with what is kept.
-        Raises InternalError when no token is left.
+        Raises RequestError when no token is left: it was the request that banned them.
         """
         data = self._data
         data["id"] = self._ids
@@ -634,8 +634,8 @@ class Sampler:
         if not 0 <= array.selected < array.size or (
             array.data[array.selected].logit == -math.inf
         ):
-            message = "the request's biases and limits left no token to draw"
-            raise InternalError(message)
+            message = "logit_bias, and what the answer is held to, leave no token to draw"
+            raise RequestError(message, param="logit_bias")
         return int(array.data[array.selected].id)
 
     def candidates(self) -> list[tuple[int, float]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kinetic.errors import InternalError
+from kinetic.errors import RequestError
 from kinetic.model.ffi import LOWEST, Sampler
 
 if TYPE_CHECKING:
@@ -49,12 +49,13 @@ class TokenSampler:
     def draw(self, logits: npt.NDArray[np.float32]) -> int:
         """Draw a token from one row [n_vocab] and keep it.
 
-        Banned tokens of the row hold -inf. Raises InternalError when none is left.
+        Banned tokens of the row hold -inf. Raises RequestError when none is left.
         """
         if self._chain is None:
             best = int(np.argmax(logits))
             if logits[best] == -math.inf:
-                raise InternalError("the constraint left no token to draw")
+                message = "what the answer is held to leaves no token to draw"
+                raise RequestError(message)
             return best
         token = self._chain.draw(logits)
         self._chain.accept(token)

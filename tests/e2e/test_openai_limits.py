@@ -205,6 +205,16 @@ def test_every_value_within_its_range_is_served(server, route, more):
     assert body["usage"]["completion_tokens"] >= 1
 
 
+@BOTH
+@pytest.mark.parametrize("streamed", [False, True])
+def test_biases_that_leave_nothing_to_draw_are_the_clients_fault(
+    server, route, streamed
+):
+    bans = [[word, False] for word in ("yes", "ye", "y")]
+    given = fields(route, grammar='root ::= "yes"', logit_bias=bans, stream=streamed)
+    assert refusal(server, route, **given)["param"] == "logit_bias"
+
+
 # --- Hostile bodies -----------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import llama_cpp.llama_cpp as lib
 import numpy as np
 import pytest
 
-from kinetic.errors import InternalError
+from kinetic.errors import RequestError
 from kinetic.model import ffi
 from kinetic.model.defaults import recommended_sampling
 from kinetic.model.sampling import (
@@ -195,7 +195,7 @@ def test_a_ban_holds_against_the_likeliest_token(model):
 @pytest.mark.parametrize("params", [replace(OFF, temperature=0), OFF])
 def test_nothing_left_to_draw_is_an_error(model, params):
     sampler = TokenSampler(model, params, [], N_CTX)
-    with pytest.raises(InternalError, match="no token"):
+    with pytest.raises(RequestError, match="no token"):
         sampler.draw(np.full(model.n_vocab, -np.inf, np.float32))
     sampler.close()
 
