@@ -634,7 +634,9 @@ class Sampler:
         if not 0 <= array.selected < array.size or (
             array.data[array.selected].logit == -math.inf
         ):
-            message = "logit_bias, and what the answer is held to, leave no token to draw"
+            message = (
+                "logit_bias, and what the answer is held to, leave no token to draw"
+            )
             raise RequestError(message, param="logit_bias")
         return int(array.data[array.selected].id)
 
