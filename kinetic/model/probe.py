@@ -64,7 +64,8 @@ def probe(engine: LlamaEngine, *, remember: bool = True) -> Verdict:
 
 
 def _measure(engine: LlamaEngine) -> Verdict:
-    n = min(_N_PROMPT, engine.n_ctx - _N_STEPS - 16)
+    room = min(engine.n_ctx - _N_STEPS - 16, engine.n_batch - engine.n_sequences)
+    n = min(_N_PROMPT, room)
     if n < 16:  # noqa: PLR2004 - too short to compare anything
         return Verdict(is_row_invariant=False, reason="the context is too short")
     trial = _Trial(engine, n)
