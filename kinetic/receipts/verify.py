@@ -276,8 +276,8 @@ def _judge(receipt: Receipt, bench: Bench, report: Report, *, anyway: bool) -> R
     report.say("ok", f"the model is {found.name}, sha256 {found.sha256}")
     for name in ("size_bytes", "architecture"):
         if getattr(found, name) != getattr(receipt.model, name):
-            wrong = f"the model's {name} is another one than told"
-            return report.end(Outcome.DIFFERS, wrong)
+            reason = f"the model's {name} is another one than told"
+            return report.end(Outcome.DIFFERS, reason)
     here = bench.engine(receipt)
     apart = differing(receipt.engine, here)
     decisive = [name for name in apart if name in DECISIVE]
