@@ -133,7 +133,9 @@ class Cache(KineticActor):
                 n_shared=match.n_shared,
                 can_cut=self._options.rules.can_cut,
             )
-            n_keep = usable_prefix(self._plan, held, n_prompt=n_prompt)
+            n_keep = usable_prefix(
+                self._plan, held, n_prompt=n_prompt, images=message.images
+            )
             if not is_worth(kept, n_keep - message.n_have, self._rates):
                 continue
             state = self._load(kept)

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from kinetic.actors.base import KineticActor, tell
+from kinetic.actors.encoding import PictureRun
 from kinetic.actors.messages import (
     Cut,
     DecoderMessage,
     DropEmbed,
     Embed,
     EmbedStep,
+    EncodeStep,
     Feed,
     FeedFailed,
     Logits,
@@ -30,14 +32,16 @@ from kinetic.actors.messages import (
 from kinetic.actors.plan import BatchPlan, Pending, Share, shape
 from kinetic.actors.vectors import VectorRun
 from kinetic.errors import InternalError
-from kinetic.model.ffi import Rows
+from kinetic.model.ffi import Embedded, Rows
+from kinetic.model.job import position_of
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     from kinetic.actors.system import Peers
-    from kinetic.model.api import Engine
+    from kinetic.model.api import Engine, PictureEncoder
+    from kinetic.model.job import ImageSpan, Picture
 
 _log = logging.getLogger(__name__)
 
@@ -51,22 +55,52 @@ class _Waiting:
     feed: Feed
     arrived: int
     n_done: int = 0
+    digest: str = ""
+    """Of the picture whose vectors are at hand."""
+    vectors: tuple[npt.NDArray[np.float32], ...] = ()
+    """One array for each of its tiles."""
+
+    @property
+    def index(self) -> int:
+        """The prompt's token that is run next."""
+        return self.feed.first + self.n_done
+
+    @property
+    def next_image(self) -> ImageSpan | None:
+        """The picture that is being run, or the next one."""
+        index = self.index
+        return next((span for span in self.feed.images if span.end > index), None)
+
+    @property
+    def lacks(self) -> Picture | None:
+        """The picture that must be encoded before anything else can be run."""
+        span = self.next_image
+        if span is None or span.first > self.index:
+            return None
+        return None if span.picture.digest == self.digest else span.picture
 
 
 class Decoder(KineticActor):
-    """Owns the engine's context.
+    """Owns the engine's context, and has pictures encoded.
 
     Hears: Feed, Cut, Restore, TakeSnapshot, Withdraw, Embed, DropEmbed. Tells: Slot,
     Scheduler, Metrics. A pass is run once every slot that got logits from the last
     one has answered (by a Feed or a Withdraw), so that steps share their passes.
     """
 
-    def __init__(self, engine: Engine, plan: BatchPlan, peers: Peers) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        plan: BatchPlan,
+        peers: Peers,
+        encoder: PictureEncoder | None = None,
+    ) -> None:
         super().__init__(peers.on_death)
         self._engine = engine
         self._plan = plan
         self._peers = peers
         self._vectors = VectorRun(engine, peers)
+        self._pictures = PictureRun(encoder, lambda step: tell(self.actor_ref, step))
         self._waiting: dict[int, _Waiting] = {}
         self._owed: set[int] = set()  # slots with logits that have not answered yet
         self._n_past = [0] * engine.n_sequences  # tokens in each sequence's memory
@@ -80,6 +114,7 @@ class Decoder(KineticActor):
         The model stays: others may still be reading its vocabulary. Whoever loaded it
         frees it once every thread has ended.
         """
+        self._pictures.close()
         self._engine.close_context()
 
     def hear(self, message: DecoderMessage) -> None:
@@ -105,6 +140,8 @@ class Decoder(KineticActor):
             case EmbedStep():
                 if self._vectors.step():
                     self.actor_ref.tell(EmbedStep())
+            case EncodeStep():
+                self._encode_step(message)
             case _:
                 assert_never(message)
 
@@ -119,7 +156,7 @@ class Decoder(KineticActor):
 
     def _cut(self, cut: Cut) -> None:
         if self._n_past[cut.slot_id] > cut.n_keep:
-            self._engine.cut(cut.slot_id, cut.n_keep)
+            self._engine.cut(cut.slot_id, cut.position)
             self._n_past[cut.slot_id] = cut.n_keep
 
     def _restore(self, restore: Restore) -> None:
@@ -161,15 +198,46 @@ class Decoder(KineticActor):
 
     def _step(self) -> None:
         self._step_told = False
-        if self._owed or not self._waiting:
+        if self._owed:
+            return
+        ready = self._ready()
+        if not ready:
             return
         shares = shape(
             self._plan,
-            [_pending(w, self._n_past[w.feed.slot_id]) for w in self._waiting.values()],
+            [_pending(waiting) for waiting in ready],
             n_batch=self._engine.n_batch,
             prompt_had_turn=self._prompt_had_turn,
         )
         self._run(shares)
+        self._go()
+
+    def _ready(self) -> list[_Waiting]:
+        """What can be run now; what stands before a picture has it encoded first."""
+        ready = []
+        for waiting in self._waiting.values():
+            lacking = waiting.lacks
+            if lacking is not None:
+                found = self._pictures.vectors(lacking)
+                if found is None:
+                    continue
+                waiting.digest, waiting.vectors = lacking.digest, found
+            ready.append(waiting)
+        return ready
+
+    def _encode_step(self, message: EncodeStep) -> None:
+        lacking = [(w, w.lacks.digest) for w in self._waiting.values() if w.lacks]
+        ended = self._pictures.step(message, {digest for _, digest in lacking})
+        if ended is None:
+            self.actor_ref.tell(message)
+            return
+        for waiting, digest in lacking:
+            if digest != ended.digest:
+                continue
+            if ended.error is not None:
+                self._lose(waiting.feed.slot_id, ended.error)
+            elif ended.vectors:
+                waiting.digest, waiting.vectors = digest, ended.vectors
         self._go()
 
     def _run(self, shares: tuple[Share, ...]) -> None:
@@ -211,11 +279,15 @@ class Decoder(KineticActor):
         end = waiting.n_done + share.n_rows
         # The wanted rows are the feed's last n_logits; this share may hold some.
         first_wanted = len(feed.tokens) - feed.n_logits
+        # The feed's pictures are counted from its own first token's position on.
+        ahead = position_of(feed.images, waiting.index) - feed.first
+        position = feed.position + ahead
         return Rows(
             sequence=share.slot_id,
-            first=self._n_past[share.slot_id],
+            first=position,
             tokens=feed.tokens[waiting.n_done : end],
             n_logits=min(max(end - first_wanted, 0), share.n_rows),
+            embedded=_embedded(waiting, position, share.n_rows),
         )
 
     def _deliver(self, share: Share, logits: npt.NDArray[np.float32]) -> None:
@@ -245,11 +317,33 @@ class Decoder(KineticActor):
         tell(self._peers.slots[slot_id], FeedFailed(serial=serial, error=error))
 
 
-def _pending(waiting: _Waiting, n_past: int) -> Pending:
+def _pending(waiting: _Waiting) -> Pending:
+    feed, span = waiting.feed, waiting.next_image
+    end = feed.first + len(feed.tokens)
+    is_image = span is not None and span.first <= waiting.index
+    if span is not None:
+        end = span.end if is_image else span.first
     return Pending(
-        slot_id=waiting.feed.slot_id,
-        first=n_past,
-        n_rows=len(waiting.feed.tokens) - waiting.n_done,
-        is_step=waiting.feed.is_step,
+        slot_id=feed.slot_id,
+        first=waiting.index,
+        n_rows=end - waiting.index,
+        is_step=feed.is_step,
         arrived=waiting.arrived,
+        is_image=is_image,
+        is_whole=is_image and span is not None and span.sees_ahead,
+    )
+
+
+def _embedded(waiting: _Waiting, position: int, n_rows: int) -> Embedded | None:
+    """A picture's next rows; None where tokens are next."""
+    span = waiting.next_image
+    if span is None or span.first > waiting.index:
+        return None
+    first = waiting.index - span.first
+    rows = slice(first, first + n_rows)
+    axes = span.tile.axes
+    return Embedded(
+        vectors=waiting.vectors[span.number][rows],
+        axes=None if axes is None else axes.at(position)[:, rows],
+        sees_ahead=span.sees_ahead,
     )

@@ -31,7 +31,7 @@ class Kept:
 
     state_id: int
     scope: tuple[str, ...]
-    """What else must be equal: digests of images, adapters."""
+    """What else must be equal, such as adapters."""
     tokens: npt.NDArray[np.int32]
     n_prompt: int
     """How many of the tokens were run as a prompt; the rest were generated."""

@@ -10,7 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kinetic.model.job import Job as Job  # noqa: PLC0414 - handed on to web
+from kinetic.model.job import (
+    ImageSpan,
+    Job as Job,  # noqa: PLC0414 - handed on to web
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -259,12 +262,16 @@ class Feed:
     serial: int
     """Grows by one per feed of a slot; stale answers are told by it."""
     first: int
-    """Position of the first token: how many tokens the sequence must hold."""
+    """How many tokens the sequence must hold."""
+    position: int
+    """Of the first token; less than `first` behind pictures with axes."""
     tokens: npt.NDArray[np.int32]
     n_logits: int
     """How many of the last tokens want logits."""
     is_step: bool
     """Generated tokens (run whole, first), not a prompt (run in chunks)."""
+    images: tuple[ImageSpan, ...] = ()
+    """Those among the tokens, whole and in order; counted as `first` is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +280,8 @@ class Cut:
 
     slot_id: int
     n_keep: int
+    position: int
+    """Of the first token that goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +337,14 @@ class EmbedStep:
     """Run the next part of the input; the Decoder's word to itself, as Step is."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodeStep:
+    """Go on with a picture; the Decoder's word to itself, as Step is."""
+
+    serial: int
+    """Grows by one per picture; stale messages are told by it."""
+
+
 DecoderMessage = (
     Feed
     | Cut
@@ -338,6 +355,7 @@ DecoderMessage = (
     | DropEmbed
     | Step
     | EmbedStep
+    | EncodeStep
 )
 
 
@@ -353,6 +371,8 @@ class Match:
     prompt: npt.NDArray[np.int32]
     n_have: int
     """What the chosen slot holds of the prompt already."""
+    images: tuple[ImageSpan, ...] = ()
+    """The prompt's; no kept state is used up to inside one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

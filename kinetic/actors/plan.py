@@ -9,8 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kinetic.model.job import outside
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from kinetic.model.job import ImageSpan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +77,17 @@ class Pending:
 
     slot_id: int
     first: int
-    """Position of the first waiting row."""
+    """How many tokens stand before the first waiting row."""
     n_rows: int
+    """Rows that may share a pass: up to the next picture, or to this one's end."""
     is_step: bool
     """Generated rows (to be run whole), not a piece of a prompt."""
     arrived: int
     """Order of arrival; prompts are run first come, first served."""
+    is_image: bool = False
+    """A picture's rows, which the engine cannot run beside tokens."""
+    is_whole: bool = False
+    """The rows see each other: they are run together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +115,8 @@ def shape(
     order = sorted(pending, key=lambda p: p.arrived)
     prompts = [p for p in order if not p.is_step]
     steps = _steps(plan, [p for p in order if p.is_step], n_batch)
-    if steps and prompts and not plan.mix_prompt_and_steps:
+    mixes = plan.mix_prompt_and_steps and not (prompts and prompts[0].is_image)
+    if steps and prompts and not mixes:
         if prompt_had_turn:
             prompts = []
         else:
@@ -133,6 +143,8 @@ def _steps(plan: BatchPlan, steps: Sequence[Pending], room: int) -> list[Share]:
 
 def chunk_rows(plan: BatchPlan, prompt: Pending, limit: int) -> int:
     """Rows of a prompt's next chunk: up to `limit`, ending on the plan's grid."""
+    if prompt.is_whole:
+        return prompt.n_rows
     if prompt.n_rows <= limit and plan.prompt_multiple == 1:
         return prompt.n_rows
     if plan.prompt_multiple == 1:
@@ -154,16 +166,19 @@ class Held:
     """Whether the memory can drop its last tokens (recurrent ones cannot)."""
 
 
-def usable_prefix(plan: BatchPlan, held: Held, *, n_prompt: int) -> int:
+def usable_prefix(
+    plan: BatchPlan, held: Held, *, n_prompt: int, images: Sequence[ImageSpan] = ()
+) -> int:
     """How many tokens of a held prefix a prompt of `n_prompt` may build on.
 
-    One prompt token at least is always run, since its logits are needed.
+    One prompt token at least is always run, since its logits are needed. A prefix
+    never ends inside one of the prompt's `images`.
     """
     usable = held.n_shared
     if not plan.answers_reusable:
         usable = min(usable, held.n_prompt)
     usable = min(usable, n_prompt - 1)
-    usable -= usable % plan.resume_multiple
+    usable = outside(images, usable - usable % plan.resume_multiple)
     if usable < held.n_tokens and not held.can_cut:
         return 0
     return max(usable, 0)

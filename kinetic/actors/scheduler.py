@@ -258,7 +258,9 @@ class Scheduler(KineticActor):
                 n_shared=n_shared,
                 can_cut=self._can_cut and slot.can_cut,
             )
-            n_keep = usable_prefix(self._plan, held, n_prompt=len(job.prompt))
+            n_keep = usable_prefix(
+                self._plan, held, n_prompt=len(job.prompt), images=job.images
+            )
         shares = (
             group is not None
             and start is None
@@ -277,6 +279,7 @@ class Scheduler(KineticActor):
                 scope=job.scope,
                 prompt=np.array(job.prompt, np.int32),
                 n_have=n_keep,
+                images=job.images,
             )
             tell(self._peers.cache, match)
         else:

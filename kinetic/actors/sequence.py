@@ -8,6 +8,7 @@ import numpy as np
 
 from kinetic.actors.base import tell
 from kinetic.actors.messages import Cut, Feed, Restore, TakeSnapshot, Withdraw
+from kinetic.model.job import position_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Tokens
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import pykka
 
     from kinetic.actors.base import KineticActor
+    from kinetic.model.job import ImageSpan
 
 
 class Sequence:
@@ -29,6 +31,8 @@ class Sequence:
         self._slot_id = slot_id
         self._decoder = decoder
         self.tokens: list[int] = []
+        self.images: tuple[ImageSpan, ...] = ()
+        """Pictures of the prompt that the tokens begin with."""
         self.n_prompt = 0
         """How many of the tokens were fed as a prompt; the rest were generated."""
         self.serial = 0
@@ -37,8 +41,20 @@ class Sequence:
         self.is_restored = False
         """The memory was put back from a state and not emptied since."""
 
-    def feed_prompt(self, prompt: Tokens[int], n_keep: int, *, all_rows: bool) -> None:
-        """Keep `n_keep` leading tokens and run the rest of a prompt behind them."""
+    def feed_prompt(
+        self,
+        prompt: Tokens[int],
+        n_keep: int,
+        *,
+        all_rows: bool,
+        images: tuple[ImageSpan, ...] = (),
+    ) -> None:
+        """Keep `n_keep` leading tokens and run the rest of a prompt behind them.
+
+        No picture reaches over `n_keep`.
+        """
+        # What is kept is the same in this prompt, its pictures included.
+        self.images = images
         self.cut(n_keep)
         self.tokens = list(prompt)
         self.n_prompt = len(prompt)
@@ -60,9 +76,11 @@ class Sequence:
             slot_id=self._slot_id,
             serial=self.serial,
             first=first,
+            position=position_of(self.images, first),
             tokens=frozen(tokens),
             n_logits=n_logits,
             is_step=is_step,
+            images=tuple(span for span in self.images if span.first >= first),
         )
         tell(self._decoder, feed)
 
@@ -71,14 +89,25 @@ class Sequence:
         if len(self.tokens) > n_keep:
             del self.tokens[n_keep:]
             self.n_prompt = min(self.n_prompt, n_keep)
-            tell(self._decoder, Cut(slot_id=self._slot_id, n_keep=n_keep))
+            position = position_of(self.images, n_keep)
+            cut = Cut(slot_id=self._slot_id, n_keep=n_keep, position=position)
+            tell(self._decoder, cut)
         if n_keep == 0:
             self.is_restored = False
 
     def restore(
-        self, tokens: npt.NDArray[np.int32], n_prompt: int, state: bytes
+        self,
+        tokens: npt.NDArray[np.int32],
+        n_prompt: int,
+        state: bytes,
+        images: tuple[ImageSpan, ...] = (),
     ) -> None:
-        """Put a kept state in place of everything; answered by Restored."""
+        """Put a kept state in place of everything; answered by Restored.
+
+        `images` are those of the prompt that it is for: what else the state holds is
+        cut off before anything is run.
+        """
+        self.images = images
         self.tokens = [int(token) for token in tokens]
         self.n_prompt = n_prompt
         self.is_owed = True

@@ -186,10 +186,13 @@ class Slot(KineticActor):
         self._say_progress(running)
         if begin.start is not None:
             start = begin.start
-            self._sequence.restore(start.tokens, len(start.tokens), start.state)
+            n_prompt = len(start.tokens)
+            images = begin.job.images
+            self._sequence.restore(start.tokens, n_prompt, start.state, images)
         elif begin.kept is not None:
             kept = begin.kept
-            self._sequence.restore(kept.tokens, kept.n_prompt, kept.state)
+            images = begin.job.images
+            self._sequence.restore(kept.tokens, kept.n_prompt, kept.state, images)
         else:
             self._feed_prompt(running, begin.n_keep)
 
@@ -212,7 +215,7 @@ class Slot(KineticActor):
             sampler=TokenSampler(
                 self._model,
                 job.sampling,
-                job.prompt,
+                _text_tokens(job),
                 self._n_ctx,
                 banned=tuple(self._vocab.ends) if job.ignore_eos else (),
             ),
@@ -247,7 +250,9 @@ class Slot(KineticActor):
 
     def _feed_prompt(self, running: _Running, n_keep: int) -> None:
         job = running.job
-        self._sequence.feed_prompt(job.prompt, n_keep, all_rows=job.prompt_logprobs)
+        self._sequence.feed_prompt(
+            job.prompt, n_keep, all_rows=job.prompt_logprobs, images=job.images
+        )
 
     def _yield(self) -> None:
         running = self._running
@@ -553,6 +558,13 @@ class Slot(KineticActor):
             timings=_timings(running),
             slot_id=self._slot_id,
         )
+
+
+def _text_tokens(job: Job) -> tuple[int, ...]:
+    """The prompt as penalties see it: pictures are no words."""
+    if not job.images:
+        return job.prompt
+    return tuple(token for token in job.prompt if token >= 0)
 
 
 def _usage(running: _Running) -> Usage:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kinetic.actors.plan import BatchPlan
-    from kinetic.model.api import Engine
+    from kinetic.model.api import Engine, PictureEncoder
     from kinetic.model.ffi import Model
     from kinetic.model.vocab import Vocab
     from kinetic.types import VectorJob
@@ -77,6 +77,8 @@ class SystemOptions:
     """What receipts tell of this server; None makes none."""
     on_death: OnDeath
     """Told once, from the dying actor's thread; the process is to end."""
+    encoder: PictureEncoder | None = None
+    """Encodes pictures; it is closed by whoever loaded it, after the actors' end."""
     build: Mapping[str, str] = field(default_factory=dict)
     """Labels of the build info among the metrics."""
 
@@ -114,7 +116,9 @@ class ActorSystem:
         peers.metrics = self._start(
             Metrics, engine.n_sequences, self._board, self._on_death
         )
-        peers.decoder = self._start(Decoder, engine, options.plan, peers)
+        peers.decoder = self._start(
+            Decoder, engine, options.plan, peers, options.encoder
+        )
         if options.cache is not None:
             peers.cache = self._start(Cache, options.cache, options.plan, peers)
         if options.receipts is not None:

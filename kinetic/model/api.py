@@ -1,16 +1,19 @@
-"""What the actors need of an engine; `LlamaEngine` and the tests' fake both give it."""
+"""What the actors need of an engine; `LlamaEngine` and the tests' fakes give it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     import numpy as np
     import numpy.typing as npt
 
     from kinetic.model.ffi import Rows
+    from kinetic.model.images import Prepared
+    from kinetic.model.pictures import Pixels
 
 
 class Engine(Protocol):
@@ -45,3 +48,15 @@ class Engine(Protocol):
 
     def close_context(self) -> None:
         """Free the context; the model stays for those who read its vocabulary."""
+
+
+class PictureEncoder(Protocol):
+    """What turns pictures into vectors; `Projector` gives it."""
+
+    def prepared(self, pixels: Pixels) -> AbstractContextManager[Prepared]:
+        """Lend a picture as the encoder wants it; any thread."""
+
+    def encode(
+        self, picture: Prepared, tile: int, go_on: Callable[[], bool]
+    ) -> npt.NDArray[np.float32] | None:
+        """The vectors of a tile; None where `go_on` said no. One thread at a time."""
