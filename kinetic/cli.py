@@ -109,7 +109,7 @@ def _receipt_commands(
     )
     verify.add_argument(
         "--public-key",
-        metavar="HEX|FILE",
+        metavar="KEY",
         help="ask for this key's signature: 64 hex digits, or a file that holds them",
     )
     verify.add_argument(
@@ -123,6 +123,7 @@ def _receipt_commands(
     )
     verify.add_argument(
         "--url",
+        metavar="URL",
         help="ask this running server instead of loading the model: its word is then"
         " what you have",
     )
