@@ -36,7 +36,19 @@ def new_id(prefix: str) -> str:
 
 def dumps(value: object) -> str:
     """JSON as it goes out: compact, UTF-8, never NaN or Infinity."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    if text.isascii() or _is_utf8(text):
+        return text
+    # A model wrote half of a surrogate pair as an escape, inside a call's arguments.
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class ApiHandler(web.RequestHandler):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from kinetic import __version__
 from kinetic.actors.messages import Failed, Finished, SinkEvent
 from kinetic.types import TextInput
-from kinetic.web import json_body
+from kinetic.web import json_body, sse
 from kinetic.web.base import ApiHandler, new_id
 from kinetic.web.errors import HttpError, to_http
 from kinetic.web.journal import Journal
@@ -18,7 +18,6 @@ from kinetic.web.openai import schema
 from kinetic.web.openai.render import ChatWriter, Head, TextWriter, Totals, Writer
 from kinetic.web.openai.whole import WholeChat, WholeText
 from kinetic.web.service import ClientGone
-from kinetic.web.sse import DONE, EventStream, next_events
 
 if TYPE_CHECKING:
     from kinetic.web.fields import ModelFacts
@@ -59,6 +58,7 @@ class GenerationHandler(ApiHandler):
         arrival = schema.Arrival(
             request_id=new_id(self.id_prefix), arrived_s=time.monotonic()
         )
+        self.set_header("X-Request-Id", arrival.request_id)
         body = self.request.body
 
         def read() -> schema.Asked:
@@ -125,8 +125,8 @@ class GenerationHandler(ApiHandler):
     ) -> None:
         writer = self.writer(asked, self._head(asked))
         totals = Totals(n_per_prompt=asked.request.n)
-        out = EventStream(self)
-        while (events := await next_events(stream)) != []:
+        out = sse.EventStream(self)
+        while (events := await sse.next_events(stream, silence_s=sse.SILENCE_S)) != []:
             if events is None:
                 await out.comment()
                 continue
@@ -140,7 +140,7 @@ class GenerationHandler(ApiHandler):
                 return
         if asked.include_usage:
             await out.send([writer.usage_chunk(totals.to_json())])
-        await out.send([DONE])
+        await out.send([sse.DONE])
 
 
 def _rendered(
