@@ -1,4 +1,4 @@
-"""Write the tables of two pages from the tables that the server reads requests by.
+"""Write the tables of three pages from the tables that the server reads requests by.
 
 Run `python -m scripts.field_tables` after a field has changed; a test says when.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kinetic.web.fields import DRAWING, SAMPLING, Field
 from kinetic.web.llama_server.embedding import EMBEDDING
-from kinetic.web.ollama import embed
+from kinetic.web.ollama import embed, fields as ollama
 from kinetic.web.openai.embeddings import EMBEDDINGS, REFUSED_EMBEDDINGS
 from kinetic.web.openai.fields import (
     ACCEPTED,
@@ -28,6 +28,7 @@ from kinetic.web.openai.rerank import REFUSED_RERANK, RERANK
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 API_PAGE = DOCS / "api.md"
 VECTOR_PAGE = DOCS / "embeddings.md"
+OLLAMA_PAGE = DOCS / "ollama.md"
 
 _BLOCK = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -82,6 +83,17 @@ def vector_tables() -> Mapping[str, str]:
     }
 
 
+def ollama_tables() -> Mapping[str, str]:
+    """Every table of the page about Ollama's API by its name."""
+    chat = {field.name for field in ollama.CHAT}
+    own = [field for field in ollama.GENERATE if field.name not in chat]
+    return {
+        "ollama-chat": field_table(ollama.CHAT),
+        "ollama-generate": field_table(own),
+        "ollama-options": field_table(ollama.OPTIONS),
+    }
+
+
 def filled(page: str, known: Mapping[str, str] | None = None) -> str:
     """The page with every table as it should be; raises KeyError for unknown names."""
     known = tables() if known is None else known
@@ -94,5 +106,9 @@ def names_in(page: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    for path, known in ((API_PAGE, tables()), (VECTOR_PAGE, vector_tables())):
+    for path, known in (
+        (API_PAGE, tables()),
+        (VECTOR_PAGE, vector_tables()),
+        (OLLAMA_PAGE, ollama_tables()),
+    ):
         path.write_text(filled(path.read_text("utf-8"), known), "utf-8")

@@ -43,14 +43,14 @@ def _empty(reason: str) -> Callable[[Any], object]:
     return read
 
 
-_LOADING = "accepted; set when the server is started"
+_LOADING = "Accepted; set when the server is started"
 
 OPTIONS: tuple[Field, ...] = (
     Field(
         name="num_predict",
         read=_limit,
         range="a whole number from -2 on",
-        default="-1",
+        default="the server's `-n`, else -1",
         source=OLLAMA,
         meaning="Most tokens to generate; 0 generates none, -1 and -2 go on to the end"
         " of the context.",
@@ -91,7 +91,7 @@ OPTIONS: tuple[Field, ...] = (
             ("main_gpu", _LOADING),
             ("num_thread", _LOADING),
             ("draft_num_predict", _LOADING),
-            ("num_keep", "accepted; nothing is ever dropped from the context"),
+            ("num_keep", "Accepted; nothing is ever dropped from the context"),
         )
     ),
     Field(
