@@ -104,10 +104,17 @@ class Vocab:
         `guard` is the private character that stands inside markers which users
         wrote; the text is cut there, so that they stay ordinary tokens.
         """
+        return self.with_bos(self.guarded_ids(text, guard))
+
+    def guarded_ids(self, text: str, guard: str | None) -> list[int]:
+        """Token ids of a piece of a rendered prompt, without a BOS of our own."""
         parts = [text] if guard is None else text.split(guard)
-        ids = self._join(parts, add_special=False, parse_special=True)
+        return self._join(parts, add_special=False, parse_special=True)
+
+    def with_bos(self, ids: list[int]) -> list[int]:
+        """A prompt's ids with one BOS in front, where the model wants it."""
         if self.add_bos and ids[:1] != [self.bos] and self.bos is not None:
-            ids.insert(0, self.bos)
+            return [self.bos, *ids]
         return ids
 
     def _join(

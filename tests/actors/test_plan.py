@@ -12,6 +12,8 @@ from kinetic.actors.plan import (
     uniform_plan,
     usable_prefix,
 )
+from kinetic.model.images import Tile
+from kinetic.model.job import ImageSpan, Picture
 
 UNIFORM = uniform_plan(n_sequences=4)
 ALONE = alone_plan()
@@ -122,3 +124,58 @@ def test_alone_reuses_whole_chunks_of_prompts_only():
 def test_memory_that_cannot_be_cut_is_used_whole_or_not_at_all():
     assert usable_prefix(UNIFORM, held(200, can_cut=False), n_prompt=300) == 200
     assert usable_prefix(UNIFORM, held(199, can_cut=False), n_prompt=300) == 0
+
+
+def picture(slot_id, n_rows, *, whole=False, arrived=0):
+    return Pending(
+        slot_id=slot_id,
+        first=20,
+        n_rows=n_rows,
+        is_step=False,
+        arrived=arrived,
+        is_image=True,
+        is_whole=whole,
+    )
+
+
+def test_a_picture_has_passes_of_its_own_and_takes_turns_with_steps():
+    pending = [step(1), picture(0, 100)]
+    assert shape(UNIFORM, pending, n_batch=512) == (
+        Share(slot_id=0, n_rows=UNIFORM.shared_chunk),
+    )
+    assert shape(UNIFORM, pending, n_batch=512, prompt_had_turn=True) == (
+        Share(slot_id=1, n_rows=1),
+    )
+
+
+def test_a_picture_whose_tokens_see_each_other_is_run_whole():
+    for plan in (UNIFORM, ALONE):
+        for others in ([], [step(1)]):
+            pending = [*others, picture(0, 300, whole=True)]
+            assert shape(plan, pending, n_batch=512) == (Share(slot_id=0, n_rows=300),)
+
+
+def test_other_prompts_wait_for_a_picture_that_came_first():
+    pending = [prompt(1, 50, arrived=2), picture(0, 30, arrived=1)]
+    assert shape(UNIFORM, pending, n_batch=512) == (Share(slot_id=0, n_rows=30),)
+    pending = [prompt(1, 50, arrived=1), picture(0, 30, arrived=2)]
+    assert shape(UNIFORM, pending, n_batch=512) == (Share(slot_id=1, n_rows=50),)
+
+
+def test_a_prefix_never_ends_inside_a_picture():
+    tile = Tile(n_tokens=80, n_positions=80, axes=None)
+    cat = Picture.of(b"cat")
+    at_50 = ImageSpan(first=50, tile=tile, number=0, picture=cat, sees_ahead=False)
+
+    def usable(plan, n_shared, *, can_cut=True):
+        found = Held(
+            n_tokens=n_shared, n_prompt=n_shared, n_shared=n_shared, can_cut=can_cut
+        )
+        return usable_prefix(plan, found, n_prompt=300, images=(at_50,))
+
+    assert [usable(UNIFORM, n) for n in (49, 50, 51, 129, 130, 200)] == [
+        *(49, 50, 50, 50, 130, 200),
+    ]
+    # The picture's start is where a chunk ends in any prompt that holds it.
+    assert [usable(ALONE, n) for n in (63, 64, 129, 130, 200)] == [0, 50, 50, 50, 192]
+    assert usable(UNIFORM, 100, can_cut=False) == 0

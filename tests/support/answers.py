@@ -105,7 +105,7 @@ class Collector:
 class Harness:
     """A running actor system over a real engine."""
 
-    def __init__(self, engine, plan, *, line_limit=64, cache=None):
+    def __init__(self, engine, plan, *, line_limit=64, cache=None, encoder=None):
         self.engine = engine
         self.deaths: list[tuple[str, BaseException]] = []
         rules = StateRules(
@@ -131,6 +131,7 @@ class Harness:
                 line_limit=line_limit,
                 rules=rules,
                 cache=kept,
+                encoder=encoder,
                 on_death=lambda name, error: self.deaths.append((name, error)),
             ),
         )
