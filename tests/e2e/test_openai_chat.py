@@ -56,6 +56,8 @@ def test_a_whole_answer_has_openais_shape(server):
         },
         {"repeat_penalty": 1.3, "presence_penalty": 0.5, "dry_multiplier": 0.8},
         {"mirostat": 2, "temperature": 1, "seed": 1},
+        {"grammar": 'root ::= "yes" | "no"', "logprobs": True},
+        {"response_format": {"type": "json_schema", "schema": {"type": "integer"}}},
     ],
 )
 def test_a_stream_adds_up_to_the_whole_answer(server, fields):
@@ -132,6 +134,27 @@ def test_an_error_that_can_be_known_before_is_a_status_also_for_a_stream(server)
         assert error["n_ctx"] == 2048
         assert error["n_prompt_tokens"] > 3000
         assert "2048" in error["message"]
+
+
+def test_a_forced_call_arrives_whole_in_one_delta(server):
+    tool = {"type": "function", "function": {"name": "now", "strict": None}}
+    fields = {**SHORT, "max_tokens": 60, "tools": [tool], "tool_choice": "required"}
+    whole = answer(server, CHAT, **fields)
+    (choice,) = whole["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["content"] is None
+    (call,) = choice["message"]["tool_calls"]
+    assert call["type"] == "function"
+    assert call["function"] == {"name": "now", "arguments": "{}"}
+    chunks = stream(server, CHAT, **fields)
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+    assert deltas[0] == {"role": "assistant", "content": ""}
+    (told,) = [delta for delta in deltas if "tool_calls" in delta]
+    (streamed,) = told["tool_calls"]
+    assert streamed["index"] == 0
+    assert streamed["id"]
+    assert streamed["function"] == call["function"]
+    assert ends(chunks) == {0: "tool_calls"}
 
 
 # --- Several choices ----------------------------------------------------------------
