@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from kinetic.actors.base import KineticActor, tell
+from kinetic.actors.drafting import Passes, StepClock
 from kinetic.actors.encoding import PictureRun
 from kinetic.actors.messages import (
     Cut,
@@ -106,6 +107,7 @@ class Decoder(KineticActor):
         self._n_past = [0] * engine.n_sequences  # tokens in each sequence's memory
         self._arrivals = 0
         self._prompt_had_turn = False  # the last pass held prompt rows
+        self._clock = StepClock(plan.rows_per_sequence)
         self._step_told = False  # one Step at most is in the mailbox
 
     def release(self) -> None:
@@ -250,11 +252,14 @@ class Decoder(KineticActor):
                 self._lose(share.slot_id, error)
             return
         seconds = time.perf_counter() - started
-        n_prompt_rows = 0
+        n_prompt_rows = sum(
+            share.n_rows
+            for share in shares
+            if not self._waiting[share.slot_id].feed.is_step
+        )
+        passes = self._timed(seconds, shares, n_prompt_rows)
         for share, found in zip(shares, logits, strict=True):
-            if not self._waiting[share.slot_id].feed.is_step:
-                n_prompt_rows += share.n_rows
-            self._deliver(share, found)
+            self._deliver(share, found, passes)
         self._prompt_had_turn = n_prompt_rows > 0
         if n_prompt_rows >= _RATE_ROWS and self._peers.cache is not None:
             # What a step beside the prompt cost is in it: that is what a prompt
@@ -290,7 +295,17 @@ class Decoder(KineticActor):
             embedded=_embedded(waiting, position, share.n_rows),
         )
 
-    def _deliver(self, share: Share, logits: npt.NDArray[np.float32]) -> None:
+    def _timed(
+        self, seconds: float, shares: tuple[Share, ...], n_prompt_rows: int
+    ) -> Passes:
+        """What the slots are told of this pass and of those before."""
+        if len(shares) == 1 and n_prompt_rows == 0:
+            self._clock.saw(seconds, shares[0].n_rows)
+        return Passes(costs=self._clock.costs, last_s=seconds, n_sequences=len(shares))
+
+    def _deliver(
+        self, share: Share, logits: npt.NDArray[np.float32], passes: Passes
+    ) -> None:
         waiting = self._waiting[share.slot_id]
         waiting.n_done += share.n_rows
         self._n_past[share.slot_id] += share.n_rows
@@ -306,6 +321,7 @@ class Decoder(KineticActor):
                 rows=logits,
                 n_past=self._n_past[share.slot_id],
                 is_last=is_last,
+                passes=passes,
             ),
         )
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from kinetic.actors.drafting import Passes
     from kinetic.errors import KineticError
     from kinetic.types import (
         Finish,
@@ -204,6 +205,8 @@ class Logits:
     n_past: int
     """Tokens of the sequence that have been run."""
     is_last: bool
+    passes: Passes
+    """What is known of the passes that the rows came from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 
 from kinetic.actors.base import KineticActor, tell
-from kinetic.actors.generation import OutputText
+from kinetic.actors.drafting import DraftBasis, Drafter, Drafting, Passes
+from kinetic.actors.drawing import Drawn, TokenSource
+from kinetic.actors.generation import Output, OutputText
 from kinetic.actors.kept import StateRules, exact_length
 from kinetic.actors.messages import (
     Begin,
@@ -52,6 +54,8 @@ from kinetic.model.sampling import TokenSampler
 from kinetic.types import Finish, Timings, TokenLogprob, Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence as Items
+
     import numpy.typing as npt
 
     from kinetic.actors.system import Peers
@@ -69,16 +73,27 @@ def new_call_id() -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(9))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotOptions:
+    """What all slots have in common."""
+
+    n_ctx: int
+    """Positions of one sequence."""
+    rules: StateRules
+    drafting: Drafting | None = None
+    """How slots draft; None: not at all."""
+
+
 @dataclass(slots=True)
 class _Running:
     """The generation that a slot is making."""
 
     job: Job
     sink: Sink
-    sampler: TokenSampler
+    source: TokenSource
     text: OutputText
     visible: frozenset[int]
-    matcher: Matcher | None
+    drafter: Drafter | None
     n_cached: int
     began_s: float
     share: bool
@@ -86,6 +101,10 @@ class _Running:
     n_prompt_done: int = 0
     n_generated: int = 0
     has_new_line: bool = False
+    drafted: tuple[int, ...] = ()  # what the last feed's tokens but the first are
+    n_drafts: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
     output: list[int] = field(default_factory=list)
     delivered: list[OutputPiece] = field(default_factory=list)  # for a receipt alone
     scores: PromptScores | None = None
@@ -106,16 +125,17 @@ class Slot(KineticActor):
         slot_id: int,
         model: Model,
         vocab: Vocab,
-        n_ctx: int,
-        rules: StateRules,
+        options: SlotOptions,
         peers: Peers,
     ) -> None:
         super().__init__(peers.on_death)
         self._slot_id = slot_id
         self._model = model
         self._vocab = vocab
-        self._n_ctx = n_ctx
-        self._rules = rules
+        self._n_ctx = options.n_ctx
+        self._rules = options.rules
+        self._drafting = options.drafting
+        self._passes = Passes()  # as the Decoder told them last
         self._peers = peers
         self._sequence = Sequence(slot_id, peers.decoder)
         self._scope: tuple[str, ...] = ()  # what the held tokens stand beside
@@ -127,7 +147,7 @@ class Slot(KineticActor):
     def release(self) -> None:
         """Free a sampler left over."""
         if self._running is not None:
-            self._running.sampler.close()
+            self._running.source.close()
 
     def hear(self, message: SlotMessage) -> None:
         """One case per message, as in messages.py."""
@@ -209,19 +229,21 @@ class Slot(KineticActor):
         scores = None
         if job.prompt_logprobs:
             scores = PromptScores(self._vocab, job.prompt, job.n_logprobs or 0)
+        sampler = TokenSampler(
+            self._model,
+            job.sampling,
+            _text_tokens(job),
+            self._n_ctx,
+            banned=tuple(self._vocab.ends) if job.ignore_eos else (),
+        )
+        tells_left = job.post_sampling_probs and job.n_logprobs is not None
         return _Running(
             job=job,
             sink=begin.sink,
-            sampler=TokenSampler(
-                self._model,
-                job.sampling,
-                _text_tokens(job),
-                self._n_ctx,
-                banned=tuple(self._vocab.ends) if job.ignore_eos else (),
-            ),
+            source=TokenSource(sampler, matcher, tells_left=tells_left),
             text=OutputText(stops=job.stops, parser=parser, min_indent=job.min_indent),
             visible=self._vocab.visible(job.visible_markers),
-            matcher=matcher,
+            drafter=self._drafter(job, matcher),
             n_cached=n_cached,
             began_s=time.monotonic(),
             share=begin.share,
@@ -230,6 +252,18 @@ class Slot(KineticActor):
             start=begin.start,
             kept=begin.kept,
         )
+
+    def _drafter(self, job: Job, matcher: Matcher | None) -> Drafter | None:
+        if self._drafting is None or job.max_tokens == 0:
+            return None
+        basis = DraftBasis(
+            job=job,
+            matcher=matcher,
+            n_vocab=self._vocab.n_tokens,
+            ends=self._vocab.ends,
+            n_ctx=self._n_ctx,
+        )
+        return self._drafting.make(basis)
 
     def _restored(self, message: Restored) -> None:
         running = self._running
@@ -285,7 +319,7 @@ class Slot(KineticActor):
         self._closing = True
         self._last = last
         self._sequence.withdraw()
-        running.sampler.close()
+        running.source.close()
         tell(
             self._peers.metrics,
             GenerationEnded(
@@ -308,6 +342,9 @@ class Slot(KineticActor):
     def _let_go(self, n_past: int) -> None:
         running, last = self._running, self._last
         self._sequence.settle(n_past)
+        if running is not None and (running.drafted or running.n_drafts):
+            # Drafts may stand behind the text's end, be they right or wrong.
+            self._sequence.cut(len(running.job.prompt) + running.n_generated)
         self._running = None
         self._last = None
         self._closing = False
@@ -389,10 +426,13 @@ class Slot(KineticActor):
         if running is None or self._closing or message.serial != self._sequence.serial:
             return
         self._sequence.is_owed = not message.is_last
+        self._passes = message.passes
+        rows = message.rows
         if running.first_token_s is None:
             self._prompt_ran(running, message)
+            rows = rows[-1:]
         if message.is_last:
-            self._advance(running, message.rows)
+            self._advance(running, rows)
 
     def _prompt_ran(self, running: _Running, message: Logits) -> None:
         if running.scores is not None:
@@ -412,47 +452,69 @@ class Slot(KineticActor):
             self._sequence.take_snapshot("share")
 
     def _advance(self, running: _Running, rows: npt.NDArray[np.float32]) -> None:
-        """Draw the next token, feed it, and only then do its text."""
+        """Draw the next tokens, feed the last, and only then do their text.
+
+        `rows` are the logits in front of each drafted token and behind the last: one
+        row where nothing was drafted.
+        """
         if running.first_token_s is None:
             running.first_token_s = time.monotonic()
         job = running.job
         if job.max_tokens == 0:
-            self._finish(running, Finish(reason="limit"), b"", None)
+            self._put(running, self._delta(running))
+            self._end(running, Finish(reason="limit"))
             return
-        row = rows[-1]
-        try:
-            masked = row if running.matcher is None else running.matcher.mask(row)
-            token = running.sampler.draw(masked)
-            if running.matcher is not None:
-                running.matcher.accept(token)
-        except KineticError as error:
-            self._close("failed", Failed(index=job.index, error=error))
-            return
-        running.n_generated += 1
-        running.output.append(token)
-        if token in self._vocab.ends:
-            entry = self._entry(running, row, token, b"")
-            self._finish(running, Finish(reason="eos"), b"", entry)
-            return
-        piece = self._vocab.piece(token, running.visible)
-        limit = self._limit(running)
-        if limit is not None:
-            entry = self._entry(running, row, token, piece)
-            self._finish(running, limit, piece, entry)
-            return
-        self._sequence.feed_step((token,))
-        self._say(running, piece, self._entry(running, row, token, piece))
+        ends, most = self._vocab.ends, self._room(running)
+        drafted, running.drafted = running.drafted, ()
+        draws = running.source.draw(rows, drafted, most=most, ends=ends)
+        if drafted:
+            running.n_drafts += 1
+            running.n_drafted += len(drafted)
+            n_wrong = len(drafted) - draws.n_right
+            self._sequence.cut(len(self._sequence.tokens) - n_wrong)
+        if not draws.is_over:
+            self._feed_next(running, draws.drawn)
+        for i, drawn in enumerate(draws.drawn):
+            running.n_accepted += i < len(drafted) and drawn.token == drafted[i]
+            self._say(running, drawn)
+            if self._closing or self._running is not running:
+                # The text ended the answer: what was drawn behind never was.
+                return
+        if draws.error is not None:
+            self._close("failed", Failed(index=job.index, error=draws.error))
+
+    def _feed_next(self, running: _Running, drawn: Items[Drawn]) -> None:
+        """Feed the last token drawn, and behind it what is likely to follow."""
+        drafter, drafting = running.drafter, self._drafting
+        if drafter is not None and drafting is not None:
+            drafter.keep([found.token for found in drawn])
+            # The last token of all is drawn from a row and never fed.
+            most = min(drafting.most, self._room(running) - len(drawn) - 1)
+            if most > 0 and self._can_step_back():
+                running.drafted = tuple(drafter.draft(most, self._passes))[:most]
+        self._sequence.feed_step((drawn[-1].token, *running.drafted))
+
+    def _can_step_back(self) -> bool:
+        """Whether wrong drafts could be cut from the memory as it is."""
+        return self._rules.can_cut or not self._sequence.is_restored
 
     def _entry(
-        self, running: _Running, row: npt.NDArray[np.float32], token: int, piece: bytes
+        self, running: _Running, drawn: Drawn, piece: bytes
     ) -> TokenLogprob | None:
         count = running.job.n_logprobs
         if count is None:
             return None
         if running.job.post_sampling_probs:
-            left = running.sampler.probabilities()
-            return score_drawn(self._vocab, left, token, piece, count)
-        return score(self._vocab, row, token, piece, count)
+            return score_drawn(self._vocab, drawn.left, drawn.token, piece, count)
+        return score(self._vocab, drawn.row, drawn.token, piece, count)
+
+    def _room(self, running: _Running) -> int:
+        """How many more tokens the answer may have; at least one while it runs."""
+        job = running.job
+        room = self._n_ctx - len(job.prompt)
+        if job.max_tokens is not None:
+            room = min(room, job.max_tokens)
+        return room - running.n_generated
 
     def _limit(self, running: _Running) -> Finish | None:
         job = running.job
@@ -462,23 +524,19 @@ class Slot(KineticActor):
             return Finish(reason="limit", context_full=True)
         return None
 
-    def _say(self, running: _Running, piece: bytes, entry: TokenLogprob | None) -> None:
-        out = running.text.feed(piece, entry)
+    def _say(self, running: _Running, drawn: Drawn) -> None:
+        """Count a token, tell its text, and end the answer where it ends."""
+        running.n_generated += 1
+        running.output.append(drawn.token)
+        is_end = drawn.token in self._vocab.ends
+        piece = b"" if is_end else self._vocab.piece(drawn.token, running.visible)
+        out = running.text.feed(piece, self._entry(running, drawn, piece))
         running.has_new_line = running.has_new_line or b"\n" in piece
-        finish = out.finish
+        finish = Finish(reason="eos") if is_end else self._limit(running)
+        finish = out.finish or finish
         if finish is None and self._is_out_of_time(running, piece):
             finish = Finish(reason="limit")
-        self._put(
-            running,
-            Delta(
-                index=running.job.index,
-                pieces=out.pieces,
-                tokens=(running.output[-1],),
-                logprobs=out.logprobs,
-                n_generated=running.n_generated,
-                timings=_timings(running) if running.job.progress else None,
-            ),
-        )
+        self._put(running, self._delta(running, (drawn.token,), out))
         if finish is not None:
             self._end(running, finish)
         elif running.n_generated % _PROGRESS_EVERY == 1:
@@ -490,27 +548,20 @@ class Slot(KineticActor):
             return False
         return time.monotonic() - running.first_token_s > most
 
-    def _finish(
+    def _delta(
         self,
         running: _Running,
-        finish: Finish,
-        piece: bytes,
-        entry: TokenLogprob | None,
-    ) -> None:
-        """Take the last token's text and end."""
-        out = running.text.feed(piece, entry)
-        running.has_new_line = running.has_new_line or b"\n" in piece
-        last = (running.output[-1],) if running.n_generated else ()
-        delta = Delta(
+        tokens: tuple[int, ...] = (),
+        out: Output | None = None,
+    ) -> Delta:
+        return Delta(
             index=running.job.index,
-            pieces=out.pieces,
-            tokens=last,
-            logprobs=out.logprobs,
+            pieces=() if out is None else out.pieces,
+            tokens=tokens,
+            logprobs=() if out is None else out.logprobs,
             n_generated=running.n_generated,
             timings=_timings(running) if running.job.progress else None,
         )
-        self._put(running, delta)
-        self._end(running, out.finish or finish)
 
     def _put(self, running: _Running, delta: Delta) -> None:
         if running.job.receipt is not None:
@@ -539,14 +590,7 @@ class Slot(KineticActor):
     def _end(self, running: _Running, finish: Finish) -> None:
         rest = running.text.end(truncated=finish.reason == "limit")
         if rest.pieces or rest.logprobs:
-            delta = Delta(
-                index=running.job.index,
-                pieces=rest.pieces,
-                tokens=(),
-                logprobs=rest.logprobs,
-                n_generated=running.n_generated,
-            )
-            self._put(running, delta)
+            self._put(running, self._delta(running, (), rest))
         finish = running.text.stopped or finish
         self._close(finish.reason, self._finished(running, finish))
 
@@ -572,6 +616,9 @@ def _usage(running: _Running) -> Usage:
         n_prompt=len(running.job.prompt),
         n_cached=running.n_cached,
         n_generated=running.n_generated,
+        n_drafts=running.n_drafts,
+        n_drafted=running.n_drafted,
+        n_accepted=running.n_accepted,
     )
 
 

@@ -14,6 +14,7 @@ import pykka
 from kinetic.actors.base import PING, KineticActor, OnDeath, tell
 from kinetic.actors.cache import Cache, CacheOptions
 from kinetic.actors.decoder import Decoder
+from kinetic.actors.drafting import Drafting
 from kinetic.actors.exposition import Facts, MetricsPage
 from kinetic.actors.kept import StateRules
 from kinetic.actors.messages import (
@@ -30,7 +31,7 @@ from kinetic.actors.messages import (
 from kinetic.actors.metrics import Board, Metrics, MetricsView, empty_view
 from kinetic.actors.receipt import Receipt, ReceiptFacts
 from kinetic.actors.scheduler import Scheduler
-from kinetic.actors.slot import Slot
+from kinetic.actors.slot import Slot, SlotOptions
 from kinetic.errors import InternalError, KineticError
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class SystemOptions:
     can_cut: bool
     line_limit: int
     rules: StateRules = field(default_factory=StateRules)
+    drafting: Drafting | None = None
+    """How slots draft; None: not at all."""
     cache: CacheOptions | None = None
     """What states are kept; None keeps none."""
     receipts: ReceiptFacts | None = None
@@ -123,9 +126,13 @@ class ActorSystem:
             peers.cache = self._start(Cache, options.cache, options.plan, peers)
         if options.receipts is not None:
             peers.receipt = self._start(Receipt, options.receipts, peers)
+        drafting = options.drafting
+        if drafting is not None:
+            drafting = drafting.within(options.plan.rows_per_sequence)
+        slots = SlotOptions(n_ctx=engine.n_ctx, rules=options.rules, drafting=drafting)
         for slot_id in range(engine.n_sequences):
-            seat = (slot_id, self._model, self._vocab, engine.n_ctx)
-            peers.slots.append(self._start(Slot, *seat, options.rules, peers))
+            seat = (slot_id, self._model, self._vocab, slots, peers)
+            peers.slots.append(self._start(Slot, *seat))
         peers.scheduler = self._start(
             Scheduler,
             options.plan,

@@ -105,7 +105,9 @@ class Collector:
 class Harness:
     """A running actor system over a real engine."""
 
-    def __init__(self, engine, plan, *, line_limit=64, cache=None, encoder=None):
+    def __init__(
+        self, engine, plan, *, line_limit=64, cache=None, encoder=None, drafting=None
+    ):
         self.engine = engine
         self.deaths: list[tuple[str, BaseException]] = []
         rules = StateRules(
@@ -130,6 +132,7 @@ class Harness:
                 can_cut=engine.can_cut,
                 line_limit=line_limit,
                 rules=rules,
+                drafting=drafting,
                 cache=kept,
                 encoder=encoder,
                 on_death=lambda name, error: self.deaths.append((name, error)),
@@ -170,9 +173,8 @@ class Harness:
 @contextlib.contextmanager
 def running(path, plan_of, **options):
     """A harness over a model file; `plan_of(engine)` gives its plan."""
-    own = {
-        name: options.pop(name) for name in ("line_limit", "cache") if name in options
-    }
+    names = ("line_limit", "cache", "encoder", "drafting")
+    own = {name: options.pop(name) for name in names if name in options}
     engine = LlamaEngine(path, EngineOptions(**options))
     harness = Harness(engine, plan_of(engine), **own)
     harness.system.start()

@@ -1,0 +1,100 @@
+"""Drawing a generation's tokens from logits, and checking drafted ones on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kinetic.errors import KineticError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from kinetic.model.constraint import Matcher
+    from kinetic.model.sampling import TokenSampler
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A token that was drawn."""
+
+    token: int
+    row: npt.NDArray[np.float32]
+    """[n_vocab] float32, read-only: the raw logits it was drawn from."""
+    left: tuple[tuple[int, float], ...]
+    """What the samplers left to choose from, where that is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """What the rows of one pass gave."""
+
+    drawn: tuple[Drawn, ...]
+    """Every one but the last was drafted right."""
+    n_right: int
+    """Drafted tokens that stand in front of the last drawn one, or of the error."""
+    is_over: bool
+    """Nothing follows: an end, a limit, or an error."""
+    error: KineticError | None = None
+    """Why no token could be drawn from the row behind."""
+
+
+class TokenSource:
+    """Draws one generation's tokens: the constraint first, then the samplers.
+
+    Thread: the slot's. A random number is drawn for each token that is kept or ends the
+    answer, and for none that a wrong draft would have led to.
+    """
+
+    def __init__(
+        self, sampler: TokenSampler, matcher: Matcher | None, *, tells_left: bool
+    ) -> None:
+        self._sampler = sampler
+        self._matcher = matcher
+        self._tells_left = tells_left
+
+    def draw(
+        self,
+        rows: npt.NDArray[np.float32],
+        drafted: Sequence[int],
+        *,
+        most: int,
+        ends: frozenset[int],
+    ) -> Draws:
+        """Draw from row after row, as long as each token is the drafted one.
+
+        Args:
+            rows: [len(drafted) + 1, n_vocab] float32: the logits in front of each
+                drafted token, and behind the last.
+            drafted: What the rows were computed for.
+            most: Tokens that the answer may still have, at least one.
+            ends: Tokens that end the answer.
+        """
+        drawn: list[Drawn] = []
+        for i, row in enumerate(rows):
+            try:
+                found = self._draw_one(row)
+            except KineticError as error:
+                return Draws(tuple(drawn), len(drawn), is_over=True, error=error)
+            drawn.append(found)
+            if len(drawn) == most or found.token in ends:
+                return Draws(tuple(drawn), i, is_over=True)
+            if i == len(drafted) or found.token != drafted[i]:
+                break
+        return Draws(tuple(drawn), len(drawn) - 1, is_over=False)
+
+    def _draw_one(self, row: npt.NDArray[np.float32]) -> Drawn:
+        matcher = self._matcher
+        masked = row if matcher is None else matcher.mask(row)
+        token = self._sampler.draw(masked)
+        if matcher is not None:
+            matcher.accept(token)
+        left = tuple(self._sampler.probabilities()) if self._tells_left else ()
+        return Drawn(token, row, left)
+
+    def close(self) -> None:
+        """Free the sampler."""
+        self._sampler.close()
