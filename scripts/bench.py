@@ -30,7 +30,7 @@ from typing import Any
 import httpx
 
 from kinetic import paths
-from scripts import build_llama_server
+from scripts import bench_actors, bench_page, build_llama_server
 
 N_CTX = 2048
 N_SLOTS = 4
@@ -307,8 +307,6 @@ LOADS: dict[str, Load] = {
     "constrained": constrained,
 }
 
-LESS_IS_BETTER = re.compile(r"_s$|_mib$|share")
-
 
 async def measure(
     processes: list[Process], rounds: int, names: list[str]
@@ -365,28 +363,6 @@ async def prefilled(process: Process) -> dict[str, float]:
     }
 
 
-def table(results: dict[str, dict[str, list[float]]]) -> str:
-    """Medians and ratios as a Markdown table."""
-    names = list(results)
-    lines = [
-        "| figure | " + " | ".join(names) + (" | ratio |" if len(names) > 1 else " |"),
-        "|---|" + "---|" * (len(names) + (len(names) > 1)),
-    ]
-    for key in results[names[0]]:
-        medians = [
-            statistics.median(results[name][key]) if key in results[name] else None
-            for name in names
-        ]
-        cells = ["-" if m is None else f"{m:.3g}" for m in medians]
-        if len(names) > 1:
-            ours, theirs = medians
-            ratio = "-" if not ours or not theirs else f"{ours / theirs:.2f}"
-            better = "less" if LESS_IS_BETTER.search(key) else "more"
-            cells.append(f"{ratio} ({better} is better)")
-        lines.append(f"| {key} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
 def main() -> int:
     """Run the loads that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -399,6 +375,7 @@ def main() -> int:
     parser.add_argument(
         "--loads", default=",".join(LOADS), help="names, comma-separated"
     )
+    parser.add_argument("--page", type=Path, help="write the page about it here")
     parser.add_argument("--json", type=Path, help="write every figure to this file")
     arguments = parser.parse_args()
     peer = arguments.peer or build_llama_server.built_server()
@@ -425,9 +402,12 @@ def main() -> int:
         finally:
             for process in processes:
                 process.stop()
-    print(table(results))
+    print(bench_page.table(results))
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    if arguments.page:
+        rows = bench_actors.measure(arguments.model, n_tokens=128, rounds=5)
+        bench_page.write(arguments.page, arguments.model, results, rows)
     return 0
 
 

@@ -109,18 +109,11 @@ def died(name: str, error: BaseException) -> None:
     sys.exit(f"{name}: {error}")
 
 
-def main() -> int:
-    """Measure one and four streams."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "model", nargs="?", type=Path, default=paths.default_model_path()
-    )
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
+def measure(model: Path, *, n_tokens: int, rounds: int) -> list[str]:
+    """Measure one and four streams; rows of a Markdown table."""
     options = EngineOptions(n_ctx=1024, n_parallel=4)
-    bare = LlamaEngine(arguments.model, options)
-    acted = LlamaEngine(arguments.model, options)
+    bare = LlamaEngine(model, options)
+    acted = LlamaEngine(model, options)
     system = ActorSystem(
         acted,
         acted.model,
@@ -133,21 +126,38 @@ def main() -> int:
         ),
     )
     system.start()
-    print("| streams | plain loop | actors | ratio | per step |")
-    print("|---|---|---|---|---|")
+    rows = [
+        "| streams | plain loop | actors | ratio | added per step |",
+        "|---|---|---|---|---|",
+    ]
     for n_streams in (1, 4):
         loops, actors = [], []
-        for _ in range(arguments.rounds):
-            loops.append(plain_loop(bare, n_streams, arguments.tokens))
-            actors.append(through_actors(system, acted, n_streams, arguments.tokens))
+        for _ in range(rounds):
+            loops.append(plain_loop(bare, n_streams, n_tokens))
+            actors.append(through_actors(system, acted, n_streams, n_tokens))
         loop, actor = statistics.median(loops), statistics.median(actors)
         added_ms = 1000 * n_streams * (1 / actor - 1 / loop)
-        print(
+        rows.append(
             f"| {n_streams} | {loop:.1f} tokens/s | {actor:.1f} tokens/s |"
             f" {actor / loop:.3f} | {added_ms:+.2f} ms |"
         )
     system.stop()
+    acted.close()
     bare.close()
+    return rows
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "model", nargs="?", type=Path, default=paths.default_model_path()
+    )
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    rows = measure(arguments.model, n_tokens=arguments.tokens, rounds=arguments.rounds)
+    print("\n".join(rows))
     return 0
 
 
