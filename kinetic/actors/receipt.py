@@ -132,6 +132,9 @@ class Receipt(KineticActor):
             return
         try:
             receipt = self._seal(record, digested.sha256)
+        except ReceiptError as error:
+            _fail(record, error)
+            return
         except Exception as error:  # noqa: BLE001 - one answer's fault is not all others'
             _log.exception("a receipt could not be made")
             _fail(record, InternalError(f"the receipt could not be made: {error}"))
@@ -143,6 +146,9 @@ class Receipt(KineticActor):
         asked = job.receipt
         if asked is None:
             raise InternalError("the job asks for no receipt")
+        if job.images:
+            # The prompt builder refuses these; a picture's rows are no tokens.
+            raise ReceiptError("an answer about pictures can have no receipt yet")
         is_chat = isinstance(asked.inputs, ChatInput)
         receipt = ReceiptRecord(
             created=facts.now(),

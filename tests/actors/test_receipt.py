@@ -189,7 +189,7 @@ def test_a_record_that_cannot_be_written_ends_its_own_request_alone(digest):
     actor.hear(nothing_asked)
     actor.hear(record(sink))
     assert [type(e) for e in sink.events] == [Failed, Failed, Finished]
-    assert isinstance(sink.events[0].error, InternalError)
+    assert [type(e.error) for e in sink.events[:2]] == [ReceiptError, InternalError]
 
 
 def test_stopping_ends_what_waits(digest):
@@ -272,3 +272,12 @@ def test_a_prompt_of_ids_is_kept_as_ids(digest):
     actor.hear(Digested(sha256=SHA))
     actor.hear(record(sink, receipt))
     assert schema.read(sink.events[0].receipt).receipt.request.inputs == prompt
+
+
+def test_an_answer_about_pictures_gets_none(digest):
+    actor, sink = unstarted(digest), Sink()
+    actor.hear(Digested(sha256=SHA))
+    made = record(sink)
+    actor.hear(replace(made, job=replace(made.job, images=("a picture",))))
+    (end,) = sink.events
+    assert "pictures" in str(end.error)
