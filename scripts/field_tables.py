@@ -1,6 +1,7 @@
-"""Write the tables of three pages from the tables that the server reads requests by.
+"""Write the tables of pages from the tables that the server itself works by.
 
-Run `python -m scripts.field_tables` after a field has changed; a test says when.
+Run `python -m scripts.field_tables` after a field, a metric or an explained difference
+from llama-server has changed; a test says when.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kinetic.actors.exposition import KINETIC, LLAMA_SERVER, HistogramSpec, Spec
 from kinetic.web.fields import DRAWING, SAMPLING, Field
+from kinetic.web.llama_server import fields as native
 from kinetic.web.llama_server.embedding import EMBEDDING
 from kinetic.web.ollama import embed, fields as ollama
 from kinetic.web.openai.embeddings import EMBEDDINGS, REFUSED_EMBEDDINGS
@@ -24,11 +27,15 @@ from kinetic.web.openai.fields import (
     Refused,
 )
 from kinetic.web.openai.rerank import REFUSED_RERANK, RERANK
+from scripts.compat_compare import read_explained
+from scripts.llama_server_compat import DIFFERENCES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 API_PAGE = DOCS / "api.md"
 VECTOR_PAGE = DOCS / "embeddings.md"
 OLLAMA_PAGE = DOCS / "ollama.md"
+NATIVE_PAGE = DOCS / "llama-server.md"
+METRICS_PAGE = DOCS / "metrics.md"
 
 _BLOCK = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -43,7 +50,9 @@ def field_table(fields: Sequence[Field]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def refused_table(fields: Mapping[str, Refused] = REFUSED) -> str:
+def refused_table(
+    fields: Mapping[str, Refused] | Mapping[str, native.Refused] = REFUSED,
+) -> str:
     """A table of the fields that are refused."""
     rows = ["| Field | Instead, or why not |", "|---|---|"]
     rows += [
@@ -94,6 +103,50 @@ def ollama_tables() -> Mapping[str, str]:
     }
 
 
+def native_tables() -> Mapping[str, str]:
+    """Every table of the page about llama-server's API by its name."""
+    return {
+        "native-request": field_table(native.REQUEST),
+        "native-sampling": field_table(native.SAMPLING),
+        "native-refused": refused_table(native.REFUSED),
+        "native-differences": difference_table(),
+    }
+
+
+def difference_table() -> str:
+    """A table of the explained differences from llama-server, one row a reason."""
+    places: dict[str, list[str]] = {}
+    for entry in read_explained(DIFFERENCES):
+        named = [entry.path]
+        named += [f"of {entry.route}"] if entry.route != "*" else []
+        named += [f"({entry.case})"] if entry.case != "*" else []
+        place = f"`{' '.join(named)}`"
+        places.setdefault(entry.reason, []).append(place)
+    rows = ["| Where | Why it differs |", "|---|---|"]
+    rows += [
+        f"| {_cell(', '.join(where))} | {_cell(reason)} |"
+        for reason, where in places.items()
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def metric_table(specs: Sequence[Spec | HistogramSpec]) -> str:
+    """A table with a row for each metric."""
+    rows = ["| Metric | Kind | Meaning |", "|---|---|---|"]
+    rows += [
+        f"| `{spec.name}` | {spec.kind} | {_cell(spec.meaning)} |" for spec in specs
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def metric_tables() -> Mapping[str, str]:
+    """Every table of the page about metrics by its name."""
+    return {
+        "metrics-llama-server": metric_table(LLAMA_SERVER),
+        "metrics-kinetic": metric_table(KINETIC),
+    }
+
+
 def filled(page: str, known: Mapping[str, str] | None = None) -> str:
     """The page with every table as it should be; raises KeyError for unknown names."""
     known = tables() if known is None else known
@@ -110,5 +163,7 @@ if __name__ == "__main__":
         (API_PAGE, tables()),
         (VECTOR_PAGE, vector_tables()),
         (OLLAMA_PAGE, ollama_tables()),
+        (NATIVE_PAGE, native_tables()),
+        (METRICS_PAGE, metric_tables()),
     ):
         path.write_text(filled(path.read_text("utf-8"), known), "utf-8")
