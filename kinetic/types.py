@@ -174,6 +174,8 @@ class ChatInput:
     """A conversation, schema-checked but not yet rendered."""
 
     messages: tuple[Mapping[str, Any], ...]
+    """OpenAI's. A picture is a part {"type": "image", "source": a data URL or base64,
+    "where": message and part, for errors}."""
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str = "auto"
     """"auto", "none", "required" or "function" (then `function_name` says which)."""
@@ -316,6 +318,8 @@ class ModelInfo:
     versions: Mapping[str, str] = field(default_factory=dict)
     """What the server is made of: names of packages and their versions."""
     has_vision: bool = False
+    projector_path: str = ""
+    """The file that pictures are read with; "" without one."""
     pooling: str = "none"
     """How token vectors become one: "none", "mean", "cls", "last" or "rank"."""
     n_vector: int = 0

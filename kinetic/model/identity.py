@@ -36,6 +36,20 @@ def _sha256(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
+def file_identity(path: Path) -> str:
+    """What tells a large file from others without reading it, 64 hex digits.
+
+    Its size, its time of change and both ends. Raises OSError.
+    """
+    stat = path.stat()
+    digest = hashlib.sha256(f"{stat.st_size} {stat.st_mtime_ns}".encode())
+    with path.open("rb") as file:
+        digest.update(file.read(_END))
+        file.seek(max(stat.st_size - _END, 0))
+        digest.update(file.read(_END))
+    return digest.hexdigest()
+
+
 def engine_settings(engine: LlamaEngine) -> str:
     """What chooses the engine's code paths, beside its build and the processor."""
     options = engine.options
@@ -53,20 +67,13 @@ def state_identity(engine: LlamaEngine, plan: str) -> str:
     what shapes the memory. The number of slots, threads and tokens of context do not:
     a state fits wherever it has room.
     """
-    stat = engine.path.stat()
-    digest = hashlib.sha256(engine_build().encode())
-    with engine.path.open("rb") as file:
-        digest.update(file.read(_END))
-        file.seek(max(stat.st_size - _END, 0))
-        digest.update(file.read(_END))
     options = engine.options
     facts = (
-        stat.st_size,
-        stat.st_mtime_ns,
+        engine_build(),
+        file_identity(engine.path),
         plan,
         options.flash_attention,
         options.extra_buffers,
         options.n_gpu_layers,
     )
-    digest.update(repr(facts).encode())
-    return digest.hexdigest()
+    return hashlib.sha256(repr(facts).encode()).hexdigest()

@@ -17,16 +17,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import llama_cpp.llama_cpp as lib
-import llama_cpp.mtmd_cpp as mtmd
 import numpy as np
 
 from kinetic.errors import InternalError, ModelError, RequestError
 from kinetic.gguf_header import read_header
 from kinetic.model import ffi
+from kinetic.model.identity import file_identity
+from kinetic.model.layout import Axes, Markers, Tile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from kinetic.model.layout import Layout
     from kinetic.model.pictures import Pixels
 
 MAX_ASPECT: Final = 200
@@ -47,43 +51,10 @@ engine fuses neighbours, and where the graph is cut may show in the last bits.""
 _UNSUPPORTED = frozenset(("hunyuanvl", "deepseek4v"))
 _IMAGE = 1  # mtmd_input_chunk_type
 
+# From where the engine's other libraries are: two builds would not fit together.
+os.environ.setdefault("MTMD_CPP_LIB", ffi.library_folder())
+mtmd: Any = importlib.import_module("llama_cpp.mtmd_cpp")
 ffi.log_here(mtmd.mtmd_helper_log_set)
-
-
-@dataclass(frozen=True, slots=True)
-class Markers:
-    """Ordinary tokens around and between the parts of a picture."""
-
-    tokens: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
-    """A picture, or one part of it, as the text model reads it."""
-
-    n_tokens: int
-    n_positions: int
-    """How far the positions go on; fewer than tokens where they have axes."""
-    axes: Axes | None
-    """None where positions go on by one."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Axes:
-    """Positions along time, row, column and one more axis, for any first position."""
-
-    start: npt.NDArray[np.int32]
-    """[4, n_tokens], for the first position 0."""
-    slope: npt.NDArray[np.int32]
-    """[4, n_tokens]: how much of the first position is added."""
-
-    def at(self, first: int) -> npt.NDArray[np.int32]:
-        """[4, n_tokens] for tokens that begin at position `first`."""
-        return self.start + self.slope * np.int32(first)
-
-
-Layout = tuple[Markers | Tile, ...]
-"""What a picture becomes in a prompt, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +106,10 @@ class Projector:
         self._handle: Any = handle
         self.path = path
         self.options = options
+        self.identity = (
+            f"{file_identity(path)} {options.min_tokens} {options.max_tokens}"
+        )
+        """What a picture's tokens depend on besides the picture."""
         self.kind = facts.kind
         self.max_aspect = facts.max_aspect
         self.n_embd = model.n_embd_in

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kinetic.model.chat.calls import OutputFormat
     from kinetic.model.constraint import Constraint
-    from kinetic.model.images import Tile
+    from kinetic.model.layout import Tile
     from kinetic.types import RequestAsRead, SamplingParams
 
 

@@ -14,6 +14,7 @@ from kinetic.model.chat.forced import Think, forced_grammar
 from kinetic.model.chat.template import TemplateError
 from kinetic.model.chat.thinking import tags_in
 from kinetic.model.job import Job
+from kinetic.model.vision import Source, refuse, with_markers
 from kinetic.types import ChatInput, RequestAsRead, TextInput
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from kinetic.model.chat.template import ChatTemplate, Rendered
     from kinetic.model.constraint import Constraint, ConstraintCompiler
+    from kinetic.model.job import ImageSpan
+    from kinetic.model.vision import Vision
     from kinetic.model.vocab import Vocab
     from kinetic.types import GenerationRequest, SamplingParams
 
@@ -39,6 +42,7 @@ class Prompt:
     tokens: tuple[int, ...]
     text: str
     """As rendered; guards that kept markers plain are taken out."""
+    images: tuple[ImageSpan, ...] = ()
     output: OutputFormat | None = None
     constraint: Constraint | None = None
     rendered_at: datetime | None = None
@@ -63,12 +67,14 @@ class PromptBuilder:
         compiler: ConstraintCompiler,
         n_ctx: int,
         now: Callable[[], datetime] = local_time,
+        vision: Vision | None = None,
     ) -> None:
         self._vocab = vocab
         self._template = template
         self._compiler = compiler
         self._n_ctx = n_ctx
         self._now = now
+        self._vision = vision
 
     def build(self, request: GenerationRequest) -> tuple[Job, ...]:
         """Make one job per choice, numbered prompt by prompt.
@@ -89,6 +95,7 @@ class PromptBuilder:
                     request_id=request.request_id,
                     index=i * request.n + choice,
                     prompt=prompt.tokens,
+                    images=prompt.images,
                     sampling=_choice_sampling(request.sampling, choice),
                     max_tokens=request.max_tokens,
                     stops=request.stops,
@@ -123,7 +130,8 @@ class PromptBuilder:
         if not isinstance(inputs, ChatInput):
             message = "prefill takes a conversation"
             raise RequestError(message, param="messages")
-        whole = self.prompt(inputs, request).tokens
+        prompt = self.prompt(inputs, request)
+        whole = prompt.tokens
         earlier = replace(inputs, messages=without_last_word(inputs.messages))
         part = self.prompt(earlier, request).tokens
         n_same = 0
@@ -137,6 +145,8 @@ class PromptBuilder:
             request_id=request.request_id,
             index=0,
             prompt=whole[:n_same],
+            # A picture is shared as a whole or not at all.
+            images=tuple(span for span in prompt.images if span.end <= n_same),
             sampling=request.sampling,
             max_tokens=0,
             is_prefill=True,
@@ -174,7 +184,17 @@ class PromptBuilder:
 
     def chat_text(self, inputs: ChatInput) -> str:
         """A conversation as the model reads it; raises RequestError."""
+        inputs, _ = self._marked(inputs)
         return _text_of(self.render(inputs, _offered(inputs), self._now()))
+
+    def _marked(self, inputs: ChatInput) -> tuple[ChatInput, tuple[Source, ...]]:
+        """A conversation with markers for its pictures, and the pictures."""
+        messages, sources = with_markers(inputs.messages)
+        if not sources:
+            return inputs, ()
+        if self._vision is None:
+            refuse(sources)
+        return replace(inputs, messages=messages), sources
 
     def prompt(
         self, inputs: ChatInput | TextInput, request: GenerationRequest
@@ -229,9 +249,14 @@ class PromptBuilder:
         tools = _offered(inputs)
         forced = inputs.tool_choice in {"required", "function"}
         now = self._now()
+        inputs, sources = self._marked(inputs)
         rendered = self.render(inputs, tools, now)
         self._refuse_hopeless(rendered.text, "messages")
-        tokens = self._vocab.tokenize_guarded(rendered.text, rendered.guard)
+        images: tuple[ImageSpan, ...] = ()
+        if self._vision is not None and sources:
+            tokens, images = self._vision.tokens(rendered.text, rendered.guard, sources)
+        else:
+            tokens = self._vocab.tokenize_guarded(rendered.text, rendered.guard)
         think_open = rendered.think_open
         constraint = None
         if forced:
@@ -251,6 +276,7 @@ class PromptBuilder:
         return Prompt(
             tokens=tuple(tokens),
             text=_text_of(rendered),
+            images=images,
             output=output,
             constraint=constraint,
             rendered_at=now,

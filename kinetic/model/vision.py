@@ -15,18 +15,20 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import PIL
 
 from kinetic.errors import RequestError, UnsupportedFeature
-from kinetic.model.images import Markers, Tile
 from kinetic.model.job import ImageSpan, Picture
+from kinetic.model.layout import Markers, Tile
 from kinetic.model.pictures import decode, read_source
 
 if TYPE_CHECKING:
-    from kinetic.model.images import Layout, Projector
+    from kinetic.model.images import Projector
+    from kinetic.model.layout import Layout
     from kinetic.model.vocab import Vocab
 
 MAX_PICTURES: Final = 32
@@ -104,6 +106,8 @@ class Vision:
         self._projector = projector
         self._vocab = vocab
         self._n_batch = n_batch
+        # Another release may decode a JPEG to slightly other pixels.
+        self._seed = f"{projector.identity} {PIL.__version__}"
         self._layouts: OrderedDict[str, Layout] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -136,10 +140,10 @@ class Vision:
                     param=source.where,
                 )
         ids += self._vocab.guarded_ids(text[end:], guard)
-        shift = len(ids)
+        n_without = len(ids)
         ids = self._vocab.with_bos(ids)
-        shift = len(ids) - shift
-        return ids, tuple(_moved(span, shift) for span in spans)
+        shift = len(ids) - n_without
+        return ids, tuple(replace(span, first=span.first + shift) for span in spans)
 
     def _read(self, sources: Sequence[Source]) -> list[tuple[Picture, Layout]]:
         n_before = 0
@@ -207,30 +211,19 @@ class Vision:
                 sees_ahead=self._projector.sees_ahead,
             )
             spans.append(span)
-            ids += tile_ids(picture.digest, number, piece)
+            ids += tile_ids(f"{self._seed} {picture.digest}", number, piece)
             number += 1
 
 
-def tile_ids(digest: str, number: int, tile: Tile) -> list[int]:
+def tile_ids(picture: str, number: int, tile: Tile) -> list[int]:
     """Ids for a tile's tokens: below zero, the same for the same tile alone.
 
-    A tile of few tokens has other ids each time, so that nothing is ever built on it.
+    `picture` is whatever tells the picture from others, and how it was read. A tile of
+    few tokens has other ids each time, so that nothing is ever built on it.
     """
-    seed = f"{digest} {number} {tile.n_tokens} {tile.n_positions}".encode()
+    seed = f"{picture} {number} {tile.n_tokens} {tile.n_positions}".encode()
     if tile.n_tokens < _FEW_TOKENS:
         seed += os.urandom(16)
     raw = hashlib.shake_128(seed).digest(4 * tile.n_tokens)
     found: list[int] = (np.frombuffer(raw, "<u4") | 0x80000000).view(np.int32).tolist()
     return found
-
-
-def _moved(span: ImageSpan, shift: int) -> ImageSpan:
-    if not shift:
-        return span
-    return ImageSpan(
-        first=span.first + shift,
-        tile=span.tile,
-        number=span.number,
-        picture=span.picture,
-        sees_ahead=span.sees_ahead,
-    )

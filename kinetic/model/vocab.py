@@ -176,8 +176,12 @@ class Vocab:
             raise RequestError(message, param=param)
 
     def detokenize(self, tokens: Sequence[int]) -> bytes:
-        """Bytes of checked token ids, control tokens included, joined as they are."""
-        return b"".join(self._model.piece(t, special=True) for t in tokens)
+        """Bytes of checked token ids, control tokens included, joined as they are.
+
+        Ids below zero stand for pictures and have no text.
+        """
+        pieces = (self._model.piece(t, special=True) for t in tokens if t >= 0)
+        return b"".join(pieces)
 
 
 def _alternation(texts: Iterable[str]) -> re.Pattern[str]:

@@ -12,7 +12,7 @@ from kinetic.actors.plan import (
     uniform_plan,
     usable_prefix,
 )
-from kinetic.model.images import Tile
+from kinetic.model.layout import Tile
 from kinetic.model.job import ImageSpan, Picture
 
 UNIFORM = uniform_plan(n_sequences=4)

@@ -8,7 +8,8 @@ import pytest
 
 from kinetic.errors import ModelError, RequestError
 from kinetic.model import ffi
-from kinetic.model.images import Markers, Projector, ProjectorOptions, Tile
+from kinetic.model.images import Projector, ProjectorOptions
+from kinetic.model.layout import Markers, Tile
 from kinetic.model.pictures import decode
 from tests.support import tiny_models, tiny_projectors
 from tests.support.pictures import drawing, encoded

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kinetic.model.images import Axes, Tile
+from kinetic.model.layout import Axes, Tile
 from kinetic.model.job import ImageSpan, Picture, outside, position_of
 
 CAT = Picture.of(b"cat")
