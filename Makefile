@@ -22,6 +22,7 @@ $(READY): pyproject.toml constraints.txt scripts/build_engine.py
 	@$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
 	@echo "[kinetic] 2/4 engine: llama.cpp, compiled once for this processor"
 	@$(BIN)/python -m scripts.build_engine --install
+	@$(BIN)/python -m scripts.build_vector_library --install || echo "[kinetic] no library for vectors: they are slower, nothing else changes"
 	@echo "[kinetic] 3/4 packages: as pinned in constraints.txt"
 	@$(BIN)/python -m scripts.install_packages
 	@touch $@

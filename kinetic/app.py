@@ -475,6 +475,7 @@ def doctor(options: ServeOptions) -> str:
             ("because", info.plan_reason),
             ("engine", f"llama-cpp-python {versions['llama_cpp_python']}"),
             ("", f"{versions['system_info']}"),
+            ("", f"libraries in {ffi.library_folder()}"),
             ("openmp", "yes: slower with actors" if ffi.has_openmp() else "no"),
             ("threads", str(engine.options.n_threads)),
             ("slots", f"{engine.n_sequences} of {engine.n_ctx} tokens"),

@@ -444,9 +444,13 @@ def _keys(given: list[str], file: Path | None) -> tuple[str, ...]:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from kinetic import app
+    from kinetic.model.library import choose_library
 
     options = serve_options(arguments)
+    choose_library(options.model, options.pooling)
+    # The engine reads that choice when it is imported, so not before.
+    from kinetic import app
+
     if not options.api_keys and not _is_loopback(options.host):
         _log.warning(
             "listening on %s without --api-key: whoever reaches that address can use"
@@ -467,9 +471,13 @@ def _is_loopback(host: str) -> bool:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
+    from kinetic.model.library import choose_library
+
+    options = serve_options(arguments)
+    choose_library(options.model, options.pooling)
     from kinetic import app
 
-    print(app.doctor(serve_options(arguments)))
+    print(app.doctor(options))
     return 0
 
 

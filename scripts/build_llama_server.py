@@ -71,7 +71,7 @@ def _build(place: Path, facts: str) -> None:
         environment = build_environment(os.environ, work)
         # Its flags are the default ones, whatever the engine is built with.
         environment.pop("CMAKE_ARGS", None)
-        environment["PATH"] = _path_with_cmake(work)
+        environment["PATH"] = path_with_cmake(work)
         cmake = shutil.which("cmake", path=environment["PATH"]) or "cmake"
         ninja = shutil.which("ninja", path=environment["PATH"])
         generator = ["-G", "Ninja"] if ninja else []
@@ -94,8 +94,8 @@ def _build(place: Path, facts: str) -> None:
         made.rename(place)
 
 
-def _path_with_cmake(work: Path) -> str:
-    """Returns a search path on which CMake is found, fetching it if need be."""
+def path_with_cmake(work: Path) -> str:
+    """Returns a search path on which CMake is found, fetching it into `work` if not."""
     path = os.environ.get("PATH", os.defpath)
     if shutil.which("cmake", path=path):
         return path
