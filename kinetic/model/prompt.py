@@ -262,7 +262,7 @@ class PromptBuilder:
         if forced:
             constraint, think_open = self._forced(inputs, tools, rendered)
         elif request.constraint is not None:
-            constraint = self._constraint(request, rendered)
+            constraint = self._constraint(inputs, request, rendered)
         output = OutputFormat(
             # Without tools no calls are read, but a family's channels still are.
             family=self._template.family,
@@ -297,17 +297,21 @@ class PromptBuilder:
             raise RequestError(str(error), param="messages") from error
 
     def _constraint(
-        self, request: GenerationRequest, rendered: Rendered
+        self, inputs: ChatInput, request: GenerationRequest, rendered: Rendered
     ) -> Constraint | None:
+        """What holds the answer; a think block before it is free, where it may think.
+
+        A model that was told not to think could otherwise open a second block behind
+        the closed one that such prompts end in.
+        """
         spec = request.constraint
         if spec is None:
             return None
-        if self._template.knows_think or rendered.think_open is not None:
-            is_open = rendered.think_open is not None
-            tags = self._template.think_tags
-            if tags is None and rendered.think_open is not None:
-                tags = tags_in(rendered.think_open)
-            spec = replace(spec, prefix_think=tags, think_open=is_open)
+        tags, opener = self._template.think_tags, rendered.think_open
+        if opener is not None:
+            spec = replace(spec, prefix_think=tags or tags_in(opener), think_open=True)
+        elif inputs.template_kwargs.get("enable_thinking") is not False:
+            spec = replace(spec, prefix_think=tags)
         return self._compiler.compile(spec)
 
     def _forced(
