@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ from kinetic.model.prompt import PromptBuilder
 from kinetic.model.ranking import TEMPLATE_KEY, PairInputs, PairMarkers
 from kinetic.model.vector_probe import probe_vectors
 from kinetic.model.vectors import VectorInputs
+from kinetic.model.vision import MARKERS, Vision
 from kinetic.receipts import signing
 from kinetic.receipts.record import signer_json
 from kinetic.store import model_stem, shards
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kinetic.config import ServeOptions
+    from kinetic.model.images import Projector
     from kinetic.receipts.signing import Signer
 
 _log = logging.getLogger(__name__)
@@ -69,6 +71,8 @@ class Loaded:
     plan: BatchPlan
     verdict: Verdict
     info: ModelInfo
+    projector: Projector | None = None
+    """Reads pictures for the model."""
 
 
 @contextlib.contextmanager
@@ -94,12 +98,38 @@ def load(options: ServeOptions) -> Loaded:
     started = time.monotonic()
     with _progress("loading the model") as progress:
         engine = LlamaEngine(options.model, engine_options(options), progress=progress)
+    projector = None
     try:
         _check_kind(engine, options)
-        return _describe(engine, options, started)
+        projector = load_projector(engine, options)
+        return _describe(engine, projector, options, started)
     except BaseException:
+        if projector is not None:
+            projector.close()
         engine.close()
         raise
+
+
+def load_projector(engine: LlamaEngine, options: ServeOptions) -> Projector | None:
+    """The projector that the options name. Raises ModelError."""
+    if options.mmproj is None:
+        return None
+    if engine.kind != "text":
+        raise ModelError("--mmproj goes with a model that serves text")
+    # It loads a library that only vision models need.
+    from kinetic.model.images import Projector, ProjectorOptions  # noqa: PLC0415
+
+    projector = Projector(
+        options.mmproj,
+        engine.model,
+        ProjectorOptions(
+            n_threads=engine.options.n_threads,
+            min_tokens=options.image_min_tokens,
+            max_tokens=options.image_max_tokens,
+        ),
+    )
+    _log.info("images are read with %s (%s)", options.mmproj.name, projector.kind)
+    return projector
 
 
 def _check_kind(engine: LlamaEngine, options: ServeOptions) -> None:
@@ -145,7 +175,12 @@ def _try_vectors(engine: LlamaEngine, *, try_it: bool) -> Verdict:
     return verdict
 
 
-def _describe(engine: LlamaEngine, options: ServeOptions, started: float) -> Loaded:
+def _describe(
+    engine: LlamaEngine,
+    projector: Projector | None,
+    options: ServeOptions,
+    started: float,
+) -> Loaded:
     _log.info(
         "loaded in %.1f s: %s, %d slots of %d tokens",
         time.monotonic() - started,
@@ -160,8 +195,16 @@ def _describe(engine: LlamaEngine, options: ServeOptions, started: float) -> Loa
     _log.info("plan: %s, %s%s", plan.name, verdict.reason, remembered)
     template = chat_template(engine, options.chat_template)
     info = model_info(engine, options, template, plan, verdict)
+    if projector is not None:
+        path = str(projector.path)
+        info = replace(info, has_vision=True, projector_path=path)
     return Loaded(
-        engine=engine, template=template, plan=plan, verdict=verdict, info=info
+        engine=engine,
+        template=template,
+        plan=plan,
+        verdict=verdict,
+        info=info,
+        projector=projector,
     )
 
 
@@ -177,6 +220,8 @@ def chat_template(engine: LlamaEngine, given: str | None) -> ChatTemplate:
         for text in vocab.user_texts
         if text in known or (source is not None and text in source)
     ]
+    # Also for models that read no pictures, so that texts have the same ids anywhere.
+    structural += MARKERS
     return ChatTemplate(
         source,
         tool_use_source=tool_use,
@@ -307,8 +352,10 @@ def serve(options: ServeOptions) -> int:
     check_address(options)
     # Before anything is loaded: a key that cannot be used is told at once.
     signer = None if options.sign_key is None else signing.load(options.sign_key)
+    # Of the file as it is loaded, so what comes in its place later is told apart.
+    digest = BackgroundDigest(shards(options.model))
     loaded = load(options)
-    server = Server(loaded, options, signer)
+    server = Server(loaded, options, digest, signer)
     return asyncio.run(server.run())
 
 
@@ -316,12 +363,16 @@ class Server:
     """The running process. Thread: the event loop's, except for `_actor_died`."""
 
     def __init__(
-        self, loaded: Loaded, options: ServeOptions, signer: Signer | None = None
+        self,
+        loaded: Loaded,
+        options: ServeOptions,
+        digest: BackgroundDigest,
+        signer: Signer | None = None,
     ) -> None:
         self._loaded = loaded
         self._options = options
         self._signer = signer
-        self._digest = BackgroundDigest(shards(Path(loaded.info.path)))
+        self._digest = digest
         self._code = 0
         self._stop = asyncio.Event()
 
@@ -343,6 +394,7 @@ class Server:
                 rules=state_rules(engine),
                 cache=cache_options(engine, self._options, self._loaded.plan),
                 receipts=self._receipts(),
+                encoder=self._loaded.projector,
                 on_death=self._actor_died,
                 build=_build(self._loaded.info),
             ),
@@ -356,12 +408,16 @@ class Server:
         return self._code
 
     async def _listen(self, system: ActorSystem, pool: ThreadPoolExecutor) -> None:
-        engine = self._loaded.engine
+        engine, projector = self._loaded.engine, self._loaded.projector
+        vision = None
+        if projector is not None:
+            vision = Vision(projector, engine.vocab, engine.n_batch)
         builder = PromptBuilder(
             engine.vocab,
             self._loaded.template,
             ConstraintCompiler(engine.model, engine.vocab),
             engine.n_ctx,
+            vision=vision,
         )
         texts, pairs = vector_inputs(engine), pair_inputs(engine)
         service = Service(
@@ -484,7 +540,12 @@ def doctor(options: ServeOptions) -> str:
             ("", f"{per_slot // MIB} MiB for each slot's full context"),
             ("family", f"{loaded.template.family} calls"),
         ]
+        if loaded.projector is not None:
+            kind = loaded.projector.kind
+            lines.append(("images", f"{info.projector_path} ({kind})"))
     finally:
+        if loaded.projector is not None:
+            loaded.projector.close()
         loaded.engine.close()
     return "\n".join(f"{name:10} {text}" for name, text in lines)
 

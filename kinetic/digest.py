@@ -79,10 +79,36 @@ def remember(files: Sequence[Path], digest: str) -> None:
         _log.warning("the digest cannot be kept in %s: %s", note.parent, error)
 
 
+class Changed(OSError):
+    """The files are not the ones any more that were to be read."""
+
+
+def find(files: Sequence[Path], progress: Callable[[int], None] | None = None) -> str:
+    """The digest of files, remembered or read now, and then remembered.
+
+    Raises OSError when a file cannot be read, or is changed meanwhile.
+    """
+    if (known := remembered(files)) is not None:
+        return known
+    before = _stamps(files)
+    digest = hash_files(files, progress)
+    if _stamps(files) != before:
+        raise Changed(f"{files[0].name} was changed while it was read")
+    remember(files, digest)
+    return digest
+
+
 def _stamps(files: Sequence[Path]) -> list[list[object]]:
     """What tells that the files are the same: path, size, time of change."""
     stats = [(path.resolve(), path.stat()) for path in files]
     return [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
+
+
+def _stamps_or_none(files: Sequence[Path]) -> list[list[object]] | None:
+    try:
+        return _stamps(files)
+    except OSError:
+        return None
 
 
 def _note_path(files: Sequence[Path]) -> Path:
@@ -93,11 +119,15 @@ def _note_path(files: Sequence[Path]) -> Path:
 class BackgroundDigest:
     """The digest of one model, found by a thread of its own when first asked for.
 
+    It is that of the files as they were when this was made, which is before they are
+    loaded: replaced later, they are no longer what runs, and there is no digest.
+
     Thread: any. The thread is a daemon: a server that stops does not wait for it.
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._files = tuple(files)
+        self._made_of = _stamps_or_none(self._files)
         self._found: Future[str] = Future()
         self._lock = threading.Lock()
         self._is_started = False
@@ -114,7 +144,11 @@ class BackgroundDigest:
 
     def _find(self) -> None:
         try:
-            self._found.set_result(remembered(self._files) or self._read())
+            found = remembered(self._files) or self._read()
+            if _stamps_or_none(self._files) != self._made_of:
+                name = self._files[0].name
+                raise Changed(f"{name} was changed since it was loaded")
+            self._found.set_result(found)
         except OSError as error:
             _log.warning("the model file cannot be read for its digest: %s", error)
             self._found.set_exception(error)
@@ -131,8 +165,7 @@ class BackgroundDigest:
                 said = time.monotonic()
                 _log.info("digest: %d%% of %s read", 100 * n_read // size, name)
 
-        digest = hash_files(self._files, say)
+        digest = find(self._files, say)
         _log.info("digest of %s: %s", name, digest)
         _log.debug("read in %.1f s", time.monotonic() - started)
-        remember(self._files, digest)
         return digest

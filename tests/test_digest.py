@@ -86,3 +86,39 @@ def test_a_file_that_went_away_ends_the_wait_with_its_error(tmp_path, monkeypatc
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(FileNotFoundError):
         digest.BackgroundDigest((tmp_path / "no.gguf",)).ask().result(30)
+
+
+def changed(path):
+    stat = path.stat()
+    path.write_bytes(b"FUGG" * 3_000_000)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+
+
+def test_a_file_replaced_since_it_was_loaded_has_no_digest(model):
+    background = digest.BackgroundDigest((model,))
+    changed(model)
+    with pytest.raises(digest.Changed, match="since it was loaded"):
+        background.ask().result(30)
+
+
+def test_a_file_changed_while_it_is_read_is_not_remembered(model, monkeypatch):
+    real = digest.hash_files
+
+    def slow(files, progress):
+        found = real(files, progress)
+        changed(model)
+        return found
+
+    monkeypatch.setattr(digest, "hash_files", slow)
+    with pytest.raises(digest.Changed, match="while it was read"):
+        digest.find((model,))
+    assert digest.remembered((model,)) is None
+
+
+def test_finding_tells_progress_once_and_remembers(model):
+    seen: list[int] = []
+    assert digest.find((model,), seen.append) == sha256(model)
+    assert seen
+    n_seen = len(seen)
+    assert digest.find((model,), seen.append) == sha256(model)
+    assert len(seen) == n_seen

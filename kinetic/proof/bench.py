@@ -131,13 +131,10 @@ class ModelBench:
     def _identity(self, files: tuple[Path, ...]) -> ModelIdentity:
         try:
             size = _size(files)
-            sha256 = digest.remembered(files)
-            if sha256 is None:
-                with self._bar(size, f"reading {files[0].name}", "B") as progress:
-                    sha256 = digest.hash_files(files, progress)
-                digest.remember(files, sha256)
+            with self._bar(size, f"reading {files[0].name}", "B") as progress:
+                sha256 = digest.find(files, progress)
         except OSError as error:
-            raise ModelError(f"cannot read {files[0]}: {error.strerror}") from error
+            raise ModelError(f"cannot read {files[0]}: {error}") from error
         header = gguf_header.read_header(files[0], most_items=HEADER_ITEMS)
         return ModelIdentity(
             name=files[0].name,
