@@ -99,7 +99,7 @@ def test_the_same_conversation_through_openai_has_the_same_text_and_counts(
 ):
     theirs = openai_client.chat.completions.create(
         model="m",
-        messages=MESSAGES,  # type: ignore[arg-type]
+        messages=MESSAGES,
         temperature=0.9,
         seed=7,
         max_tokens=32,
@@ -122,6 +122,18 @@ def test_a_raw_prompt_is_continued_as_openais_completions_do(openai_client, clie
     assert ours.response == theirs.choices[0].text
     assert theirs.usage is not None
     assert ours.prompt_eval_count == theirs.usage.prompt_tokens
+
+
+def test_the_same_conversation_through_llama_servers_routes_has_the_same_text_and_counts(
+    server, client
+):
+    prompt = post(server, "/apply-template", {"messages": MESSAGES}).json()["prompt"]
+    body = {"prompt": prompt, "temperature": 0.9, "seed": 7, "n_predict": 32}
+    theirs = post(server, "/completion", body).json()
+    ours = client.chat(MODEL, MESSAGES, options=SAMPLED)
+    assert ours.message.content == theirs["content"]
+    assert ours.eval_count == theirs["tokens_predicted"]
+    assert ours.prompt_eval_count == theirs["tokens_evaluated"]
 
 
 def test_generate_is_a_chat_of_one_message(client):
