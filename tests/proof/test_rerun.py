@@ -247,6 +247,31 @@ HELD = {
         sampling=SEEDED,
         max_tokens=60,
     ),
+    "after a call": request(
+        ChatInput(
+            messages=(
+                {"role": "user", "content": "The weather in Paris?"},
+                {
+                    "role": "assistant",
+                    "content": "",
+                    "tool_calls": [
+                        {
+                            "id": "abc123def",
+                            "type": "function",
+                            "function": {
+                                "name": "get_weather",
+                                "arguments": {"city": "Paris", "days": 1.0},
+                            },
+                        }
+                    ],
+                },
+                {"role": "tool", "tool_call_id": "abc123def", "content": "18 C"},
+            ),
+            tools=(WEATHER,),
+            parallel_tool_calls=True,
+        ),
+        sampling=SEEDED,
+    ),
     "free to call": request(
         ChatInput(
             messages=(
@@ -263,7 +288,7 @@ HELD = {
 def test_answers_held_to_a_form_are_proven(name, maker, bench):
     receipt = maker.receipt(HELD[name])
     assert_proven(receipt, bench)
-    if "call" in name and name != "free to call":
+    if name in {"a forced call", "a required call"}:
         assert receipt["output"]["tool_calls"][0]["name"] == "get_weather"
 
 
@@ -336,6 +361,34 @@ def test_a_template_of_the_server_s_own_goes_along(smollm2_path, bench):
     ):
         value = changed(receipt, ("request", "input", *path), new)
         assert judged(unsigned(value), bench).outcome is Outcome.DIFFERS
+
+
+@pytest.mark.parametrize("splits", [True, False])
+def test_thinking_is_proven_as_it_was_told(splits, smollm2_path, bench):
+    template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+        "{% endfor %}<|im_start|>assistant\n"
+        "{% if enable_thinking is not defined or enable_thinking %}<think>\n"
+        "{% else %}<think>\n\n</think>\n\n{% endif %}"
+    )
+    with making(smollm2_path, n_parallel=2, template=template) as maker:
+        asked = chat("Name three rivers.", split_reasoning=splits)
+        receipt = maker.receipt(request(asked, sampling=SEEDED))
+    output = receipt["output"]
+    assert bool(output["reasoning"]) == splits
+    assert_proven(receipt, bench)
+    swapped = {
+        **output,
+        "reasoning": output["content"],
+        "content": output["reasoning"],
+    }
+    if splits:
+        value = unsigned(changed(receipt, ("output",), swapped))
+        assert judged(value, bench).outcome is Outcome.DIFFERS
+    kwargs = forged(
+        receipt, ("request", "input", "template_kwargs"), '{"enable_thinking":false}'
+    )
+    assert judged(kwargs, bench).outcome is Outcome.DIFFERS
 
 
 # --- False receipts -----------------------------------------------------------------
