@@ -162,6 +162,22 @@ def _model_flags(command: argparse.ArgumentParser) -> None:
         slots="as many full contexts as half the free memory holds, at most 4",
     )
     group.add_argument(
+        "-mm",
+        "--mmproj",
+        type=Path,
+        metavar="FILE",
+        help="the projector (mmproj) file of a vision model, to read images with",
+    )
+    for bound in ("min", "max"):
+        group.add_argument(
+            f"--image-{bound}-tokens",
+            type=_whole(0),
+            default=0,
+            metavar="N",
+            help=f"{'fewest' if bound == 'min' else 'most'} tokens of an image, for"
+            " projectors that keep its shape [default: 0, what the projector says]",
+        )
+    group.add_argument(
         "--pooling",
         choices=_POOLINGS,
         help="how token vectors become one [default: what the file says]",
@@ -376,6 +392,9 @@ def serve_options(arguments: argparse.Namespace) -> ServeOptions:
         n_threads=max(arguments.threads, 0),
         n_batch=arguments.batch_size,
         n_gpu_layers=arguments.gpu_layers,
+        mmproj=arguments.mmproj,
+        image_min_tokens=arguments.image_min_tokens,
+        image_max_tokens=arguments.image_max_tokens,
         pooling=arguments.pooling,
         embeddings=arguments.embeddings,
         max_tokens=None if predict < 0 else predict,

@@ -23,6 +23,12 @@ class ServeOptions:
     n_threads: int = 0
     n_batch: int = 512
     n_gpu_layers: int = 0
+    mmproj: Path | None = None
+    """The projector that pictures are read with; None reads none."""
+    image_min_tokens: int = 0
+    """Fewest tokens of a picture that keeps its shape; 0 is what the projector says."""
+    image_max_tokens: int = 0
+    """Most tokens of a picture that keeps its shape; 0 is what the projector says."""
     pooling: str | None = None
     embeddings: bool = False
     """A model that would serve text is refused."""

@@ -122,8 +122,10 @@ def loaded(info: ModelInfo, digest: str, n_gpu_layers: int) -> JsonObject:
     }
 
 
-def shown(info: ModelInfo, header: Header) -> JsonObject:
-    """The answer of /api/show; how long lists may be is up to who read the header."""
+def shown(
+    info: ModelInfo, header: Header, projector: Header | None = None
+) -> JsonObject:
+    """The answer of /api/show; how long lists may be is up to who read the headers."""
     found: JsonObject = {
         "modelfile": _modelfile(info),
         "parameters": "\n".join(
@@ -141,6 +143,8 @@ def shown(info: ModelInfo, header: Header) -> JsonObject:
     }
     if license_name := header.values.get("general.license"):
         found["license"] = str(license_name)
+    if projector is not None:
+        found["projector_info"] = {k: _finite(v) for k, v in projector.values.items()}
     return found
 
 

@@ -232,7 +232,8 @@ GENERATE: tuple[Field, ...] = (
         range="a list of base64 strings",
         default="none",
         source=OLLAMA,
-        meaning="Images that go with the prompt; this server reads none yet.",
+        meaning="Pictures before the prompt, for a model with `--mmproj`. Not with"
+        " `raw`.",
     ),
     *(
         Field(

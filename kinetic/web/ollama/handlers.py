@@ -106,7 +106,7 @@ class PsHandler(OllamaHandler):
         self.send_json({"models": [model]})
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=2)
 def _brief_header(path: Path) -> Header:
     """Kept, since clients ask often; the loaded file does not change."""
     return read_headers(shards(path), most_items=describe.MAX_BRIEF_ITEMS)
@@ -123,10 +123,13 @@ class ShowHandler(OllamaHandler):
         """Describe the model."""
         body = self.body()
         check_name(body, self.names)
-        path = Path(self.service.info.path)
+        info = self.service.info
         read = _whole_header if schema.read_show(body) else _brief_header
-        header = await self.service.run(lambda: read(path))
-        self.send_json(describe.shown(self.service.info, header))
+        header = await self.service.run(lambda: read(Path(info.path)))
+        projector = None
+        if info.projector_path:
+            projector = await self.service.run(lambda: read(Path(info.projector_path)))
+        self.send_json(describe.shown(info, header, projector))
 
 
 # --- Answers ------------------------------------------------------------------------

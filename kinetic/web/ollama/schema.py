@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from kinetic.types import (
 from kinetic.web import constraints
 from kinetic.web.fields import FieldReader, ModelFacts, sampling_params
 from kinetic.web.ollama.fields import CHAT, GENERATE, OPTIONS
-from kinetic.web.openai.messages import read_messages
+from kinetic.web.openai.messages import image_part, read_messages
 from kinetic.web.openai.tools import read_tools
 from kinetic.web.readers import shown
 
@@ -59,8 +59,15 @@ def read_chat(body: Mapping[str, Any], asking: Asking) -> Asked:
     tools = read_tools(_with_type(values.get("tools")))
     if not messages:
         return _load(values)
+    images = [
+        read_images(message.get("images"), f"messages[{i}].images", asking.facts)
+        if isinstance(message, dict)
+        else ()
+        for i, message in enumerate(messages)
+    ]
+    read = read_messages([_message(m, i) for i, m in enumerate(messages)])
     inputs = ChatInput(
-        messages=read_messages([_message(m, i) for i, m in enumerate(messages)]),
+        messages=tuple(map(_with_images, read, images)),
         tools=tools,
         # Ollama has no switch for it: a model may call as often as it likes.
         parallel_tool_calls=True,
@@ -81,10 +88,13 @@ def read_generate(body: Mapping[str, Any], asking: Asking) -> Asked:
         raise RequestError("raw cannot be combined with think", param="think")
     if not prompt:
         return _load(values)
-    _refuse_images(values.get("images"), "images")
+    images = read_images(values.get("images"), "images", asking.facts)
+    if is_raw and images:
+        raise RequestError("raw cannot be combined with images", param="images")
     if is_raw:
         return _asked(values, options, TextInput(prompt=prompt), asking)
-    messages: list[Mapping[str, Any]] = [{"role": "user", "content": prompt}]
+    user = {"role": "user", "content": prompt}
+    messages: list[Mapping[str, Any]] = [_with_images(user, images)]
     if system:
         messages.insert(0, {"role": "system", "content": system})
     inputs = ChatInput(
@@ -142,7 +152,6 @@ def _message(value: Any, i: int) -> Any:
     if content is not None and not isinstance(content, str):
         message = f"{where}.content must be a string, not {shown(content)}"
         raise RequestError(message, param=f"{where}.content")
-    _refuse_images(value.get("images"), f"{where}.images")
     found = {key: v for key, v in value.items() if key != "images"}
     found["content"] = content or ""
     role = value.get("role")
@@ -153,16 +162,36 @@ def _message(value: Any, i: int) -> Any:
     return found
 
 
-def _refuse_images(images: Any, where: str) -> None:
-    """The one place where images would be read."""
+def read_images(
+    images: Any, where: str, facts: ModelFacts
+) -> tuple[Mapping[str, str], ...]:
+    """The pictures of a message or a prompt; raises RequestError naming them."""
     if images is None or images == []:
-        return
+        return ()
     if not isinstance(images, list):
         message = f"{where} must be a list of base64 strings, not {shown(images)}"
         raise RequestError(message, param=where)
-    raise UnsupportedFeature(
-        f"{where} holds an image, and this model reads no images", param=where
-    )
+    if not facts.has_vision:
+        raise UnsupportedFeature(
+            f"{where} holds an image, and this model reads no images", param=where
+        )
+    for i, image in enumerate(images):
+        if not isinstance(image, str):
+            at = f"{where}[{i}]"
+            message = f"{at} must be a base64 string, not {shown(image)}"
+            raise RequestError(message, param=at)
+    return tuple(image_part(image, f"{where}[{i}]") for i, image in enumerate(images))
+
+
+def _with_images(
+    message: Mapping[str, Any], images: Sequence[Mapping[str, str]]
+) -> Mapping[str, Any]:
+    """A message with its pictures before its text, as Ollama puts them."""
+    if not images:
+        return message
+    text = message.get("content")
+    texts = ({"type": "text", "text": text},) if text else ()
+    return {**message, "content": [*images, *texts]}
 
 
 def _with_type(tools: Any) -> Any:

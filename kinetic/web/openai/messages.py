@@ -105,10 +105,13 @@ _MESSAGE = vol.Schema(
 _KNOWN = frozenset(str(key) for key in _MESSAGE.schema)
 
 
-def read_messages(value: Any) -> tuple[Mapping[str, Any], ...]:
+def read_messages(
+    value: Any, *, has_vision: bool = False
+) -> tuple[Mapping[str, Any], ...]:
     """A conversation in checked form; keys that mean nothing here are left out.
 
-    Raises RequestError naming message, part and field.
+    Without `has_vision` pictures are refused. Raises RequestError naming message, part
+    and field.
     """
     if not isinstance(value, list) or not 0 < len(value) <= MESSAGES_MAX:
         count = f"{len(value)} of them" if isinstance(value, list) else shown(value)
@@ -116,10 +119,12 @@ def read_messages(value: Any) -> tuple[Mapping[str, Any], ...]:
             f"messages must be a list of 1 to {MESSAGES_MAX} messages, not {count}"
         )
         raise RequestError(message, param="messages")
-    return tuple(_message(item, f"messages[{i}]") for i, item in enumerate(value))
+    return tuple(
+        _message(item, f"messages[{i}]", has_vision) for i, item in enumerate(value)
+    )
 
 
-def _message(value: Any, where: str) -> Mapping[str, Any]:
+def _message(value: Any, where: str, has_vision: bool) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise RequestError(f"{where} must be an object", param=where)
     message: dict[str, Any] = validated(_MESSAGE, value, where=f"{where}.")
@@ -138,7 +143,7 @@ def _message(value: Any, where: str) -> Mapping[str, Any]:
         raise RequestError(f"{where}.content is missing", param=f"{where}.content")
     if isinstance(content, list):
         content = [
-            _part(part, path_text([f"{where}.content", i]))
+            _part(part, path_text([f"{where}.content", i]), has_vision)
             for i, part in enumerate(content)
         ]
     kept["content"] = content
@@ -156,12 +161,14 @@ _MEDIA = {
 }
 
 
-def _part(part: Any, where: str) -> Mapping[str, str]:
+def _part(part: Any, where: str, has_vision: bool) -> Mapping[str, str]:
     kind = part.get("type") if isinstance(part, dict) else None
     if not isinstance(kind, str) or kind not in {*_PART_TEXTS, *_MEDIA}:
         named = shown(kind) if isinstance(part, dict) else shown(part)
         message = f"{where} must be a part of type text or image_url, not {named}"
         raise RequestError(message, param=where)
+    if kind == "image_url" and has_vision:
+        return image_part(_url(part.get(kind), f"{where}.{kind}"), where)
     if kind in _MEDIA:
         message = f"{where} is of type {kind}, and this model reads no {_MEDIA[kind]}"
         raise UnsupportedFeature(message, param=where)
@@ -171,3 +178,22 @@ def _part(part: Any, where: str) -> Mapping[str, str]:
         message = f"{where}.{key} must be a string, not {shown(found)}"
         raise RequestError(message, param=f"{where}.{key}")
     return {"type": "text", "text": found}
+
+
+def image_part(source: str, where: str) -> Mapping[str, str]:
+    """A picture in a message's content: a data URL or base64, looked at later."""
+    return {"type": "image", "source": source, "where": where}
+
+
+def _url(value: Any, where: str) -> str:
+    """A picture's URL; clients write an object around it or do not."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, dict):
+        message = f"{where} must be an object with a url, not {shown(value)}"
+        raise RequestError(message, param=where)
+    url = value.get("url")
+    if not isinstance(url, str):
+        message = f"{where}.url must be a string, not {shown(url)}"
+        raise RequestError(message, param=f"{where}.url")
+    return url

@@ -62,7 +62,7 @@ def read_chat(body: Mapping[str, Any], facts: ModelFacts, arrival: Arrival) -> A
     values = _CHAT.read(body)
     if "messages" not in values:
         raise RequestError("messages is missing", param="messages")
-    messages = read_messages(values["messages"])
+    messages = read_messages(values["messages"], has_vision=facts.has_vision)
     tools = read_tools(values.get("tools"))
     choice = read_tool_choice(values.get("tool_choice"), tools)
     constraint = _constraint(values)
