@@ -40,8 +40,8 @@ MEANINGS = {
 _PAGE = """# Performance
 
 Made by `make bench ARGS="--page docs/performance.md"` on {date}; every figure is
-from that run. Both servers run the same file at the same time and take turns, load by load,
-so what counts are the ratios; machines differ and drift.
+from that run. Both servers run the same file at the same time and take turns, load by
+load, so what counts are the ratios; machines differ and drift.
 
 * Kinetic {version}, engine llama-cpp-python {binding}, plan uniform
 * {processor}, {n_cpus} processors
@@ -63,8 +63,8 @@ Decoder, in one process, without HTTP (`python -m scripts.bench_actors`):
 
 * **Cold prompts.** The settings that make every row independent of its neighbours
   (docs/exactness.md) leave llama.cpp's fast prompt kernels unused.
-* **One and four streams.** The same settings cost a little in a step; the rest is Python
-  between two passes, and HTTP.
+* **One and four streams.** The same settings cost a little in a step; the rest is
+  Python between two passes, and HTTP.
 * **Memory.** Python and its libraries take some 100 MiB more than llama-server does.
 """
 
