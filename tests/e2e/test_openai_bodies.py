@@ -141,7 +141,7 @@ def sees_an_answer_or_a_refusal(client, route, body, seen):
 
 @pytest.mark.timeout(300)
 def test_any_chat_body_is_answered_or_refused(server, client):
-    seen = Counter()
+    seen: Counter[int] = Counter()
 
     @many
     @given(CHATS)
@@ -157,7 +157,7 @@ def test_any_chat_body_is_answered_or_refused(server, client):
 
 @pytest.mark.timeout(300)
 def test_any_text_body_is_answered_or_refused(server, client):
-    seen = Counter()
+    seen: Counter[int] = Counter()
 
     @many
     @given(TEXTS)

@@ -1,5 +1,7 @@
 """/v1/chat/completions of the real process on the real model."""
 
+from typing import Any
+
 import pytest
 
 from tests.support.openai_http import (
@@ -14,7 +16,7 @@ from tests.support.openai_http import (
 )
 
 HI = [{"role": "user", "content": "Name three rivers."}]
-SHORT = {"messages": HI, "max_tokens": 12, "temperature": 0}
+SHORT: dict[str, Any] = {"messages": HI, "max_tokens": 12, "temperature": 0}
 
 
 def message(body, index=0):
@@ -350,7 +352,8 @@ def test_a_ban_bans_and_a_force_forces(server):
         assert banned["message"]["content"] == second
     forced = answer(server, CHAT, **SHORT, logit_bias={"42": 100})
     assert len(set(forced["choices"][0]["message"]["content"])) == 1
-    for nothing in ({}, [], None):
+    nothings: tuple[object, ...] = ({}, [], None)
+    for nothing in nothings:
         assert first_token(server, logit_bias=nothing)["message"] == free["message"]
     # Raw log-probabilities are told before any bias.
     assert (

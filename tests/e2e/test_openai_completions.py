@@ -1,5 +1,7 @@
 """/v1/completions of the real process on the real model."""
 
+from typing import Any
+
 import pytest
 
 from tests.support.openai_http import (
@@ -14,7 +16,7 @@ from tests.support.openai_http import (
 )
 
 RIVERS = "The longest rivers of the world are the"
-FIXED = {"prompt": RIVERS, "max_tokens": 16, "temperature": 0}
+FIXED: dict[str, Any] = {"prompt": RIVERS, "max_tokens": 16, "temperature": 0}
 
 
 def only(body):

@@ -1,6 +1,7 @@
 """Limits, types and hostile bodies, on the real process, which stays alive."""
 
 import json
+from typing import Any
 
 import httpx
 import pytest
@@ -239,7 +240,7 @@ def test_a_body_that_is_no_json_is_a_400(server, route, data):
 
 
 def nested(depth):
-    value = {"type": "object"}
+    value: dict[str, Any] = {"type": "object"}
     for _ in range(depth):
         value = {"type": "object", "properties": {"a": value}}
     return value

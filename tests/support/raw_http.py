@@ -71,6 +71,10 @@ class RawClient:
         self.writer.write(data)
         await self.writer.drain()
 
+    def stop_reading(self) -> None:
+        """Take nothing more off the socket."""
+        self.reader._transport.pause_reading()  # type: ignore[attr-defined]
+
     async def answer(self, *, has_body: bool = True) -> RawAnswer:
         """Read one whole answer."""
         async with asyncio.timeout(LIMIT_S):

@@ -171,7 +171,7 @@ def test_a_client_that_reads_nothing_is_given_up(monkeypatch):
 
     async def story(client):
         async with RawClient(client.url) as raw:
-            raw.writer.transport.pause_reading()
+            raw.stop_reading()
             body = json.dumps({**HI, "stream": True}).encode()
             await raw.send(request("POST", CHAT, body))
             async with asyncio.timeout(10):
