@@ -1,0 +1,393 @@
+"""Holds answers to JSON, a JSON Schema or a grammar.
+
+A `Constraint` is compiled off the event loop and shared; each generation walks it with
+a `Matcher` of its own. Masks go in before the samplers, so what is drawn is drawn from
+the model's distribution given the constraint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from kinetic.errors import InternalError, RequestError
+from kinetic.model import charset, guidance, lark
+from kinetic.model.charset import Ranges, overlap
+from kinetic.model.gbnf.lexemes import Lexed, lexed
+from kinetic.model.gbnf.nodes import Tokens
+from kinetic.model.gbnf.parser import ROOT, GbnfError, TokenIds, parse
+from kinetic.model.gbnf.passes import Order, evaluate, first_members, is_nullable
+from kinetic.model.gbnf.rewriting import simplified
+from kinetic.model.gbnf.writer import written
+from kinetic.model.json_schema.check import CheckedSchema, check_schema
+from kinetic.model.json_schema.embedded import checked_lark
+from kinetic.model.json_schema.errors import SchemaError
+from kinetic.model.json_schema.values import SchemaLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import llguidance
+    import numpy as np
+    import numpy.typing as npt
+
+    from kinetic.model.ffi import Model
+    from kinetic.model.vocab import Vocab
+    from kinetic.types import ConstraintSpec
+
+FORMAT = 1
+"""Counts the ways in which a constraint's source was read; part of its key."""
+
+MAX_BLAMED = 300
+"""Schemas looked at, about 1 ms each, to find the one that cannot be enforced."""
+
+JSON_GAP = r"[ \t\r\n]{1,8}"
+GRAMMAR_GAP = r"\n{1,2}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstraintLimits:
+    """What a client's constraint may cost."""
+
+    max_grammar_bytes: int = 128 << 10
+    schema: SchemaLimits = field(default_factory=SchemaLimits)
+    native: guidance.NativeLimits = field(default_factory=guidance.NativeLimits)
+
+
+class Constraint:
+    """What an answer is held to; immutable, shared between threads."""
+
+    def __init__(
+        self,
+        key: str,
+        tokens: guidance.Tokens,
+        ends: frozenset[int],
+        start: llguidance.LLMatcher,
+    ) -> None:
+        self.key = key
+        """Hash of everything that decides which answers are allowed."""
+        self._tokens = tokens
+        self._ends = ends
+        self._start = start
+
+    def matcher(self) -> Matcher:
+        """A matcher at the answer's beginning."""
+        return Matcher(self._tokens, self._ends, self._start.deep_copy())
+
+
+class Matcher:
+    """Where one answer stands in its constraint.
+
+    Thread: one at a time.
+    """
+
+    def __init__(
+        self,
+        tokens: guidance.Tokens,
+        ends: frozenset[int],
+        native: llguidance.LLMatcher,
+    ) -> None:
+        self._tokens = tokens
+        self._ends = ends
+        self._native = native
+        self._masker = guidance.Masker(tokens.n_vocab)
+
+    def mask(self, row: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """The row [n_vocab] with -inf for each token that is not allowed now; new.
+
+        The tokens that end an answer are allowed exactly where the answer may end.
+        Raises RequestError if the constraint is too complex at this point, and
+        InternalError if it allows nothing.
+        """
+        self._masker.fill(self._native)
+        if self._masker.is_empty():
+            raise InternalError("the constraint allows no token here")
+        return self._masker.applied(row)
+
+    def accept(self, token: int) -> None:
+        """Go on behind a token; raises InternalError if it is not allowed."""
+        guidance.check(self._native)
+        if not self._native.consume_token(token):
+            guidance.check(self._native)
+            raise InternalError(f"the constraint does not allow token {token} here")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing but the end may follow."""
+        if not self._native.is_accepting():
+            return False
+        if self._native.is_stopped():
+            return True
+        self._masker.fill(self._native)
+        allowed = self._masker.allowed()
+        return int(allowed.sum()) == sum(bool(allowed[end]) for end in self._ends)
+
+    def forced(self) -> tuple[int, ...]:
+        """Tokens that the text must go on with, as the model would cut it.
+
+        The last one is left out: what follows could be cut together with it. Another
+        way of cutting stays allowed, so these are to be proposed, not taken. Asking
+        changes nothing: a copy looks ahead, and what is too complex for it gives ().
+        """
+        ahead = self._native.deep_copy()
+        text = ahead.compute_ff_bytes()
+        if ahead.is_error() or not text:
+            return ()
+        return tuple(self._tokens.canonical(text)[:-1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A grammar to be compiled, and the clients' schemas in it by their fields."""
+
+    lark: str
+    schemas: tuple[tuple[str, CheckedSchema], ...] = ()
+
+
+@dataclass(slots=True)
+class _Cache:
+    """The constraints used last; any thread."""
+
+    size: int
+    _kept: OrderedDict[str, Constraint] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def get(self, key: str) -> Constraint | None:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def put(self, constraint: Constraint) -> None:
+        with self._lock:
+            self._kept[constraint.key] = constraint
+            self._kept.move_to_end(constraint.key)
+            while len(self._kept) > self.size:
+                self._kept.popitem(last=False)
+
+
+class ConstraintCompiler:
+    """Compiles constraints for one loaded model, each once.
+
+    Thread: any but the event loop's; compiling may take a second.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        vocab: Vocab,
+        *,
+        limits: ConstraintLimits | None = None,
+        cache_size: int = 64,
+    ) -> None:
+        self._model = model
+        self._vocab = vocab
+        self._limits = limits or ConstraintLimits()
+        self._cache = _Cache(cache_size)
+        self._lock = threading.Lock()
+        self._known_tokens: guidance.Tokens | None = None
+
+    def compile(self, spec: ConstraintSpec) -> Constraint:
+        """Compile what a client asked for.
+
+        Raises RequestError naming the field, and what of it cannot be done.
+        """
+        key = _key(spec.kind, spec.source, spec.prefix_think, spec.think_open)
+        return self._cached(key, spec.param, partial(self._source, spec))
+
+    def compile_lark(
+        self,
+        text: str,
+        *,
+        param: str,
+        fields: Mapping[str, str] | None = None,
+    ) -> Constraint:
+        """Compile a grammar of our own making, with clients' schemas in `%json`.
+
+        The schemas are checked as those of clients; their top-level `x-guidance` is
+        taken for ours.
+
+        Args:
+            text: llguidance's Lark, with a rule `start`.
+            param: The request's field, for errors.
+            fields: For errors about a schema: the field that it came from, by the name
+                of the rule which it stands in.
+
+        Raises RequestError naming the field, and what of it cannot be done.
+        """
+
+        def make() -> _Source:
+            limits = self._limits.schema
+            checked = checked_lark(
+                text, param=param, fields=fields or {}, limits=limits
+            )
+            return _Source(checked.text, checked.schemas)
+
+        return self._cached(_key("lark", text), param, make)
+
+    def _cached(self, key: str, param: str, make: Callable[[], _Source]) -> Constraint:
+        found = self._cache.get(key)
+        if found is not None:
+            return found
+        try:
+            source = make()
+        except SchemaError as error:
+            where = error.field or param
+            raise RequestError(f"{where}: {error}", param=where) from error
+        except GbnfError as error:
+            raise RequestError(f"{param}: {error}", param=param) from error
+        try:
+            native = self._native(source.lark)
+        except guidance.GrammarRefusedError as error:
+            where, path, reason = self._blamed(source, param, str(error))
+            raise RequestError(f"{where}: {reason}{path}", param=where) from error
+        made = Constraint(key, self._tokens(), self._vocab.ends, native)
+        self._cache.put(made)
+        return made
+
+    def _native(self, text: str) -> llguidance.LLMatcher:
+        return guidance.compiled(self._tokens(), text, self._limits.native)
+
+    def _blamed(self, source: _Source, param: str, reason: str) -> tuple[str, str, str]:
+        """Field, path and reason of the smallest schema that llguidance refuses."""
+        n_left = MAX_BLAMED
+        for field_name, checked in source.schemas:
+            for path, part in checked.parts():
+                n_left -= 1
+                if n_left < 0:
+                    return param, "", reason
+                try:
+                    self._native(f"start: %json {json.dumps(part)}\n")
+                except guidance.GrammarRefusedError as error:
+                    return field_name, f", at {path or '/'}", str(error)
+        return param, "", reason
+
+    def _tokens(self) -> guidance.Tokens:
+        """The vocabulary; made when it is first needed, which takes up to a second."""
+        with self._lock:
+            if self._known_tokens is None:
+                self._known_tokens = guidance.Tokens(self._model, self._vocab)
+            return self._known_tokens
+
+    def _source(self, spec: ConstraintSpec) -> _Source:
+        schemas: tuple[tuple[str, CheckedSchema], ...] = ()
+        match spec.kind:
+            case "json_object" | "json_schema":
+                text = "true" if spec.kind == "json_object" else spec.source
+                checked = check_schema(text, limits=self._limits.schema)
+                schemas = ((spec.param, checked),)
+                answer = _json(checked)
+            case "gbnf":
+                answer = self._gbnf(spec.source)
+            case _:
+                raise InternalError(f"a constraint of unknown kind {spec.kind!r}")
+        return _Source(lark.grammar(answer, self._reasoning(spec)), schemas)
+
+    def _reasoning(self, spec: ConstraintSpec) -> lark.Reasoning | None:
+        if spec.prefix_think is None:
+            return None
+        opener, closer = (tag.strip() for tag in spec.prefix_think)
+        opener_token = self._vocab.special_token(opener)
+        closer_token = self._vocab.special_token(closer)
+        controls = self._vocab.controls
+        return lark.Reasoning(
+            opener=opener,
+            closer=closer,
+            opener_token=opener_token,
+            opener_is_text=opener_token not in controls,
+            closer_token=closer_token if closer_token in controls else None,
+            is_open=spec.think_open,
+        )
+
+    def _gbnf(self, source: str) -> lark.Answer:
+        n_bytes = len(source.encode("utf-8", "surrogatepass"))
+        limit = self._limits.max_grammar_bytes
+        if n_bytes > limit:
+            raise GbnfError(f"the grammar has {n_bytes} bytes; the limit is {limit}")
+        grammar = simplified(parse(source, self._find_tokens))
+        made = lexed(grammar)
+        self._check_tokens(made)
+        order = Order(grammar.nodes, grammar.rules, ROOT)
+        nodes, rules = grammar.nodes, grammar.rules
+        empty, _ = evaluate(nodes, rules, order, is_nullable, start=False)
+        nothing: Ranges = ()
+        _, first = evaluate(nodes, rules, order, first_members(empty), nothing)
+        begins_with = first[ROOT]
+        has_gap = not overlap(begins_with, ((10, 10),))
+        return lark.Answer(
+            lark=written(made, "answer"),
+            begins_with=begins_with,
+            gap=GRAMMAR_GAP if has_gap else "",
+        )
+
+    def _find_tokens(self, which: str | int, negated: bool) -> TokenIds:
+        """Ids that `<text>`, `<[id]>` or a negated one of them stands for."""
+        tokens = self._tokens()
+        last = tokens.n_vocab - 1
+        if isinstance(which, str):
+            ids = self._model.tokenize(
+                which.encode("utf-8", "replace"), add_special=False, parse_special=True
+            )
+            if len(ids) != 1:
+                raise GbnfError(f"{which} is not one token, but {len(ids)}")
+            which = ids[0]
+        if which > last:
+            raise GbnfError(f"token {which} does not exist: ids are 0 to {last}")
+        if not negated:
+            if which in self._vocab.ends:
+                raise GbnfError(f"token {which} ends the answer, wherever it may end")
+            return ((which, which),)
+        # Without bytes a token is padding; llama.cpp's grammars never allow those.
+        out = {which, *self._vocab.ends}
+        out.update(i for i, piece in enumerate(tokens.pieces) if not piece)
+        cuts = [-1, *sorted(out), last + 1]
+        pairs = pairwise(cuts)
+        return tuple((a + 1, b - 1) for a, b in pairs if a + 1 <= b - 1)
+
+    def _check_tokens(self, made: Lexed) -> None:
+        """Refuse tokens where text that they spell is allowed too.
+
+        llguidance would read the token, and forget the text.
+        """
+        tokens = self._tokens()
+        nodes = made.grammar.nodes
+        for number, members in made.beside:
+            node = nodes[number]
+            if not isinstance(node, Tokens):
+                continue
+            for low, high in node.ids:
+                for token in range(low, high + 1):
+                    if token in tokens.special:
+                        continue
+                    if overlap(members, _first_of(tokens.pieces[token])):
+                        raise GbnfError(
+                            f"token {token} is named where text that it spells is"
+                            " allowed too, which cannot be told apart"
+                        )
+
+
+def _first_of(piece: bytes) -> Ranges:
+    """The first character of a token, or any if it begins inside of one."""
+    text = piece.decode("utf-8", "replace")
+    if text[:1] in {"", "\ufffd"}:
+        return ((0x80, 0x10FFFF),)
+    return ((ord(text[0]), ord(text[0])),)
+
+
+def _json(checked: CheckedSchema) -> lark.Answer:
+    return lark.Answer(
+        lark=f"answer: %json {json.dumps(checked.schema)}\n",
+        begins_with=charset.ranges((ord(c), ord(c)) for c in '"-0123456789[ftn{'),
+        gap=JSON_GAP,
+    )
+
+
+def _key(*parts: object) -> str:
+    text = json.dumps([FORMAT, *parts], ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,310 @@
+"""The wall to llguidance: what a grammar allows next, token by token.
+
+llguidance reports trouble as text in a matcher, and as Rust panics, which are no
+`Exception`. Both become errors of ours here. What it cannot report is the end of the
+native stack, which ends the process: it walks grammars recursively. So grammars are
+compiled on threads with a stack that fits everything which the limits let through.
+
+Source: llguidance 1.9.1, docs/syntax.md, docs/json_schema.md and python/llguidance.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import llguidance
+import numpy as np
+
+from kinetic.errors import InternalError, RequestError, UnsupportedFeature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from kinetic.model.ffi import Model
+    from kinetic.model.vocab import Vocab
+
+_log = logging.getLogger("kinetic.constraint")
+
+STACK_BYTES: Final = 128 << 20
+"""Of a compiling thread; measured need: 15 KB a level of nested references."""
+
+SLICES: Final = (
+    r'[^"\\\x00-\x1F\x7F ]{1,10}',
+    r' ?[^"\\\x00-\x1F\x7F ]{1,30}',
+    r'[^"\\\x00-\x1F\x7F]{1,30}',
+    r'[^"\\\x00-\x1F\x7F]+',
+)
+"""Groups of tokens that are looked at as one where a text allows all of them.
+
+The library's own have no group without blanks, and strings whose blanks are bounded
+allow most other tokens: 0.6 ms a mask at their start instead of 1.4 (150,000 tokens).
+"""
+
+HEADER: Final = '%llguidance {"no_forcing": true}\n'
+"""Leaves it to the model how a text is cut into tokens, as llama.cpp does.
+
+The library would force one way of cutting, and a banned token a dead end.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeLimits:
+    """What one grammar may cost llguidance; its names, its defaults where not said."""
+
+    max_items_in_row: int = 10_000
+    """An object of n optional properties needs 4 n."""
+    initial_lexer_fuel: int = 1_000_000
+    """About 20 ms of compiling."""
+    step_lexer_fuel: int = 400_000
+    """About 30 ms of one step."""
+    step_max_items: int = 400_000
+    """About 20 ms of one step; grammars read character by character need it."""
+    max_lexer_states: int = 50_000
+    """1 to 2 KB each, in every matcher."""
+    max_grammar_size: int = 500_000
+
+
+class GrammarRefusedError(ValueError):
+    """llguidance's reason for not taking a grammar."""
+
+
+class Tokens:
+    """The model's vocabulary as llguidance wants it.
+
+    Control tokens and those that end an answer are never text: a grammar can name them
+    by id only. User-defined tokens are text, as they are in an answer.
+    """
+
+    def __init__(self, model: Model, vocab: Vocab) -> None:
+        if not vocab.ends:
+            message = (
+                "this model has no token that ends an answer to hold one to a form"
+            )
+            raise UnsupportedFeature(message)
+        self.n_vocab = model.n_vocab
+        plain = [vocab.piece(token) for token in range(model.n_vocab)]
+        self.special = frozenset(
+            token
+            for token, piece in enumerate(plain)
+            if token in vocab.controls or token in vocab.ends or not piece
+        )
+        """Tokens that are not text."""
+        self.pieces: tuple[bytes, ...] = tuple(
+            vocab.full_piece(token) if token in self.special else piece
+            for token, piece in enumerate(plain)
+        )
+        self._tokenizer = _Tokenizer(self.pieces, self.special, model, min(vocab.ends))
+        self.native = llguidance.LLTokenizer(
+            llguidance.TokenizerWrapper(self._tokenizer),
+            n_vocab=model.n_vocab,
+            eos_token=sorted(vocab.ends),
+            slices=list(SLICES),
+        )
+
+    def canonical(self, text: bytes) -> list[int]:
+        """Text cut into tokens as the model would; never special ones."""
+        return self._tokenizer(text)
+
+
+class _Tokenizer:
+    """What `llguidance.TokenizerWrapper` reads."""
+
+    def __init__(
+        self,
+        pieces: Sequence[bytes],
+        special: frozenset[int],
+        model: Model,
+        end: int,
+    ) -> None:
+        self.tokens = pieces
+        self.special_token_ids = sorted(special)
+        self.bos_token_id = None
+        self.eos_token_id = end
+        self._model = model
+        self._text = {
+            piece: token
+            for token, piece in reversed(list(enumerate(pieces)))
+            if piece and token not in special
+        }
+        self._longest = max(map(len, self._text), default=1)
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        raw = text.encode() if isinstance(text, str) else text
+        ids = self._cut(raw)
+        if self._joined(ids) == raw:
+            return ids
+        # Some vocabularies put a blank before a text, but not behind a line break.
+        ids = self._cut(b"\n" + raw)
+        for start in range(1, min(4, len(ids) + 1)):
+            if self._joined(ids[start:]) == raw:
+                return ids[start:]
+        return self._greedy(raw)
+
+    def _cut(self, raw: bytes) -> list[int]:
+        return self._model.tokenize(raw, add_special=False, parse_special=False)
+
+    def _joined(self, ids: Sequence[int]) -> bytes:
+        return b"".join(self.tokens[i] for i in ids)
+
+    def _greedy(self, raw: bytes) -> list[int]:
+        ids = []
+        at = 0
+        while at < len(raw):
+            for length in range(min(self._longest, len(raw) - at), 0, -1):
+                token = self._text.get(raw[at : at + length])
+                if token is not None:
+                    ids.append(token)
+                    at += length
+                    break
+            else:
+                return ids
+        return ids
+
+
+def compiled(tokens: Tokens, lark: str, limits: NativeLimits) -> llguidance.LLMatcher:
+    """A matcher at the start of a grammar, to be copied and never advanced.
+
+    Raises GrammarRefusedError with llguidance's reason.
+    """
+    native_limits = llguidance.LLParserLimits(
+        max_items_in_row=limits.max_items_in_row,
+        initial_lexer_fuel=limits.initial_lexer_fuel,
+        step_lexer_fuel=limits.step_lexer_fuel,
+        step_max_items=limits.step_max_items,
+        max_lexer_states=limits.max_lexer_states,
+        max_grammar_size=limits.max_grammar_size,
+        verbose_errors=False,
+    )
+
+    def work() -> llguidance.LLMatcher:
+        return llguidance.LLMatcher(
+            tokens.native, HEADER + lark, log_level=0, limits=native_limits
+        )
+
+    matcher = _on_deep_stack(work)
+    if matcher.is_error():
+        raise GrammarRefusedError(_reason(matcher.get_error()))
+    first = matcher.deep_copy()
+    first.compute_bitmask()
+    if first.is_error():
+        raise GrammarRefusedError(f"it is too complex: {_reason(first.get_error())}")
+    return matcher
+
+
+@dataclass(slots=True)
+class _Outcome:
+    matcher: llguidance.LLMatcher | None = None
+    error: BaseException | None = field(default=None)
+
+
+_stack_size = threading.Lock()
+
+
+def _on_deep_stack(work: Callable[[], llguidance.LLMatcher]) -> llguidance.LLMatcher:
+    outcome = _Outcome()
+
+    def run() -> None:
+        try:
+            outcome.matcher = work()
+        except BaseException as error:  # noqa: BLE001 - a panic is no Exception
+            outcome.error = error
+
+    thread = threading.Thread(target=run, name="constraint-compiler")
+    with _stack_size:
+        before = threading.stack_size(STACK_BYTES)
+        try:
+            thread.start()
+        finally:
+            threading.stack_size(before)
+    thread.join()
+    if outcome.matcher is not None:
+        return outcome.matcher
+    if outcome.error is not None and not is_panic(outcome.error):
+        raise outcome.error
+    _log.warning("llguidance panicked while compiling: %s", outcome.error)
+    raise GrammarRefusedError("it is too large or too complex")
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether an error is a Rust panic; PyO3 gives its class no importable name."""
+    return type(error).__name__ == "PanicException"
+
+
+def _reason(text: str) -> str:
+    first = text.split("\n", 1)[0].strip()
+    if first.startswith("panic"):
+        _log.warning("llguidance panicked while compiling: %s", first)
+        return "it is too large or too complex"
+    return _PLACE.sub("", first)[:300]
+
+
+_PLACE = re.compile(r"^(?:at )?[0-9]+\([0-9]+\): |failed to compile JSON schema: ")
+"""Where in our own text the reason stands: nothing to a client."""
+
+_LIMIT = re.compile(r"too many|row has|fuel|too large", re.IGNORECASE)
+"""llguidance's words for what is too much; its stop reason is the same for all."""
+
+_table: npt.NDArray[np.float32] | None = None
+
+
+def _limit_table() -> npt.NDArray[np.float32]:
+    """Rows of 16 upper limits, +inf or -inf, for every 16 bits of a mask; 4 MB."""
+    global _table  # noqa: PLW0603 - made once, when the first mask is asked for
+    if _table is None:
+        words = np.arange(1 << 16, dtype="<u2").view(np.uint8).reshape(-1, 2)
+        bits = np.unpackbits(words, axis=1, bitorder="little")
+        _table = np.where(bits, np.float32(np.inf), np.float32(-np.inf))
+    return _table
+
+
+class Masker:
+    """Applies the masks of one matcher to logits.
+
+    Thread: one at a time. A mask of 150,000 bits is applied in 0.05 ms, whatever its
+    pattern; `np.where` on unpacked bits takes up to ten times as long.
+    """
+
+    def __init__(self, n_vocab: int) -> None:
+        self._n_vocab = n_vocab
+        # llguidance writes whole words of 32 bits.
+        self._words = np.zeros(2 * ((n_vocab + 31) // 32), np.uint16)
+        self._limits = np.empty((len(self._words), 16), np.float32)
+        self._table = _limit_table()
+
+    def fill(self, matcher: llguidance.LLMatcher) -> None:
+        """Take what a matcher allows now; raises RequestError or InternalError."""
+        check(matcher)
+        matcher.unsafe_compute_mask_ptr(self._words.ctypes.data, self._words.nbytes)
+        check(matcher)
+
+    def allowed(self) -> npt.NDArray[np.bool_]:
+        """The mask [n_vocab]: True where a token is allowed."""
+        raw = self._words.view(np.uint8)
+        bits = np.unpackbits(raw, count=self._n_vocab, bitorder="little")
+        return bits.view(np.bool_)
+
+    def is_empty(self) -> bool:
+        """Whether no token is allowed."""
+        return not self._words.any()
+
+    def applied(self, row: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """A new row [n_vocab] float32: the given one, -inf where nothing is allowed."""
+        np.take(self._table, self._words, axis=0, out=self._limits, mode="clip")
+        return np.minimum(self._limits.reshape(-1)[: self._n_vocab], row)
+
+
+def check(matcher: llguidance.LLMatcher) -> None:
+    """Raise RequestError if a limit was passed, InternalError for other trouble."""
+    if not matcher.is_error():
+        return
+    reason = _reason(matcher.get_error())
+    if _LIMIT.search(reason):
+        message = f"the constraint is too complex at this point of the answer: {reason}"
+        raise RequestError(message)
+    raise InternalError(f"the constraint failed: {reason}")
