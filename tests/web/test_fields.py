@@ -1,15 +1,18 @@
 """The table of fields, and reading bodies with it."""
 
+import json
 import math
 
 import pytest
 from hypothesis import given, strategies as st
 
 from kinetic.errors import RequestError
-from kinetic.types import SamplingParams
+from kinetic.model import defaults
+from kinetic.types import DEFAULT_SAMPLERS, SamplingParams
 from kinetic.web import readers
 from kinetic.web.fields import (
     DRAWING,
+    MODEL_FILE,
     SAMPLING,
     Field,
     FieldReader,
@@ -36,6 +39,20 @@ def facts(**changes):
 def test_every_sampling_field_is_one_of_sampling_params():
     names = {field.name for field in (*SAMPLING, *DRAWING)} - {"ignore_eos"}
     assert names == set(SamplingParams.__dataclass_fields__)
+
+
+def test_the_defaults_that_are_told_are_the_ones_that_are_used():
+    recommended = {name for name, _ in defaults._FIELDS.values()} | {"samplers"}
+    for field in SAMPLING:
+        default = getattr(SamplingParams(), field.name)
+        told = field.default.removeprefix(MODEL_FILE)
+        assert (told != field.default) == (field.name in recommended), field.name
+        if field.name == "samplers":
+            assert (told, default) == ("llama.cpp's order", DEFAULT_SAMPLERS)
+        elif field.name == "dry_sequence_breakers":
+            assert tuple(json.loads(told.strip("`"))) == default
+        else:
+            assert float(told) == default, field.name
 
 
 RANGES = {
