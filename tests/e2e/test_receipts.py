@@ -359,3 +359,28 @@ def test_after_a_restart_kept_states_are_proven_too(smollm2_path, tmp_path, prov
     with running_server(smollm2_path, *flags) as second:
         body = answer(second, CHAT, messages=long, max_tokens=12, receipt=True)
     prove(json.dumps(body).encode())
+
+
+def test_a_prefilled_prompt_is_proven(signed, prove):
+    text = "Lakes lie still. " * 30
+    begun = [{"role": "user", "content": text + "Name"}]
+    whole = [{"role": "user", "content": text + "Name three lakes."}]
+    filled = answer(signed, "/v1/prefill", messages=begun)
+    assert filled["cached_tokens"] > 0
+    body = answer(signed, CHAT, messages=whole, max_tokens=10, receipt=True)
+    assert body["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+    prove(json.dumps(body).encode())
+
+
+def test_a_receipt_waits_for_the_model_s_hash(
+    smollm2_path, tmp_path, prove, key, monkeypatch
+):
+    """Read anew, since nothing is remembered in a cache folder of its own."""
+    states = str(tmp_path / "states")
+    flags = ["-np", "2", "-c", "512", "-t", "1", "--cache-dir", states]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with running_server(smollm2_path, *flags, "--sign-key", str(key)) as fresh:
+        fresh.wait_for_log("reading SmolLM2-135M-Instruct.Q4_1.gguf for its digest")
+        body = answer(fresh, TEXT, prompt="A", max_tokens=2, receipt=True)
+        prove(json.dumps(body).encode())
+        fresh.wait_for_log("digest of SmolLM2-135M-Instruct.Q4_1.gguf")
