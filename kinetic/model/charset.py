@@ -51,6 +51,11 @@ def complement(inner: Ranges) -> Ranges:
     return ranges(pairs)
 
 
+def without(members: Ranges, point: int) -> Ranges:
+    """The set without one code point."""
+    return complement(ranges([*complement(members), (point, point)]))
+
+
 def overlap(left: Ranges, right: Ranges) -> bool:
     """Whether two sets share a code point."""
     i = j = 0

@@ -193,6 +193,10 @@ class ConstraintCompiler:
         self._lock = threading.Lock()
         self._known_tokens: guidance.Tokens | None = None
 
+    def prepare(self) -> None:
+        """Read the vocabulary in now, not at the first constraint: up to a second."""
+        self._tokens()
+
     def compile(self, spec: ConstraintSpec) -> Constraint:
         """Compile what a client asked for.
 
@@ -269,7 +273,7 @@ class ConstraintCompiler:
         return param, "", reason
 
     def _tokens(self) -> guidance.Tokens:
-        """The vocabulary; made when it is first needed, which takes up to a second."""
+        """The vocabulary, read in when it is first needed."""
         with self._lock:
             if self._known_tokens is None:
                 self._known_tokens = guidance.Tokens(self._model, self._vocab)

@@ -32,6 +32,8 @@ _TIMES = re.compile(
     r"\{(?:[ \t]*)([0-9]{1,20})(?:[ \t]*)(?:(,)(?:[ \t]*)([0-9]{1,20})?(?:[ \t]*))?\}"
 )
 _PLAIN = re.compile(r'[^"\\]+')
+# llama.cpp ends texts at NUL, so no class of its holds one.
+_ANY = charset.without(charset.EVERYTHING, 0)
 _HEX = {"x": 2, "u": 4, "U": 8}
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n"} | {c: c for c in '\\"[]-'}
 _OPERATORS: dict[str, tuple[int, int | None]] = {
@@ -172,7 +174,7 @@ class _Reader:
                     self._push(group, self._token())
                 case ".":
                     self._at += 1
-                    self._push(group, self.nodes.chars(charset.EVERYTHING))
+                    self._push(group, self.nodes.chars(_ANY))
                 case _:
                     name = self._skip(_NAME)
                     if not name:
@@ -226,6 +228,8 @@ class _Reader:
             elif not self._peek():
                 raise self.error('the closing " of a text is missing')
         self._at += 1
+        if 0 in points:
+            raise self.error("a NUL character cannot be matched")
         if points:
             self._push(group, self.nodes.seq(map(self._char, points)))
         else:
@@ -253,6 +257,7 @@ class _Reader:
             raise self.error("a class of no characters", start)
         members = charset.ranges(pairs)
         members = charset.complement(members) if negated else members
+        members = charset.without(members, 0)
         if not members:
             raise self.error("a class that no character is in", start)
         self._push(group, self.nodes.chars(members))
@@ -276,7 +281,7 @@ class _Reader:
                 )
                 raise self.error(message)
             point = int(digits, 16)
-            if point > charset.LAST or not charset.ranges([(point, point)]):
+            if not charset.ranges([(point, point)]):
                 raise self.error(f"U+{point:04X} is no character")
             self._at = end
             return point

@@ -48,7 +48,7 @@ class CheckedSchema:
 
     def parts(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Schemas in it by the client's paths, inner ones first, each whole."""
-        frame = {
+        frame: dict[str, Any] = {
             key: self.schema[key] for key in ("$defs", GUIDANCE) if key in self.schema
         }
         for path, into, at in reversed(self.places):
