@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 
 MIB: Final = 1 << 20
 _MAGIC = b"GGUF"
+_LEARNED_POSITIONS = frozenset({"gpt2", "mpt", "starcoder"})
+"""Text models with a table of positions in place of a rule for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,13 @@ class LlamaEngine:
         trained = self.model.n_ctx_train or 2048
         n_ctx = options.n_ctx or trained
         if self.kind == "text":
+            if n_ctx > trained and self.architecture in _LEARNED_POSITIONS:
+                # Behind the trained length there is no position to read: an abort.
+                message = (
+                    f"{self.path.name} knows {trained} positions, so its context"
+                    f" cannot be {n_ctx} tokens (--ctx-size)"
+                )
+                raise ModelError(message)
             return n_ctx
         # Behind the trained length there may be no position to read: an abort.
         if self.serving.splits:

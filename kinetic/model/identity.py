@@ -64,8 +64,9 @@ def state_identity(engine: LlamaEngine, plan: str) -> str:
     """What a kept sequence state belongs to, 64 hex digits.
 
     The model file by its size, time and both ends, the engine's build, the plan and
-    what shapes the memory. The number of slots, threads and tokens of context do not:
-    a state fits wherever it has room.
+    what shapes the memory. The number of slots counts, since the engine writes it into
+    a state and refuses any other; threads and tokens of context do not: a state fits
+    wherever it has room.
     """
     options = engine.options
     facts = (
@@ -75,5 +76,6 @@ def state_identity(engine: LlamaEngine, plan: str) -> str:
         options.flash_attention,
         options.extra_buffers,
         options.n_gpu_layers,
+        options.n_parallel,
     )
     return hashlib.sha256(repr(facts).encode()).hexdigest()
