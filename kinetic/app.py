@@ -480,6 +480,7 @@ class Server:
             ends=tuple(sorted(vocab.ends)),
             sampling=info.sampling,
             n_slots=info.n_slots,
+            n_at_once=info.n_slots + self._options.line_limit,
             max_tokens=self._options.max_tokens,
             has_vision=info.has_vision,
         )

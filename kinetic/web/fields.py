@@ -310,6 +310,8 @@ class ModelFacts:
     ends: Sequence[int] = ()
     """Tokens that end an answer, which `ignore_eos` bans."""
     n_slots: int = 1
+    n_at_once: int | None = None
+    """Answers that the slots and the waiting line hold together; None: no bound."""
     max_tokens: int | None = None
     """The server's own limit of an answer whose request names none."""
     has_vision: bool = False

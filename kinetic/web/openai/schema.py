@@ -97,13 +97,6 @@ def read_completion(
     if "prompt" not in values:
         raise RequestError("prompt is missing", param="prompt")
     prompts = read_prompts(values["prompt"])
-    n_choices = len(prompts) * values.get("n", 1)
-    if n_choices > TOTAL_CHOICES_MAX:
-        message = (
-            f"n times the number of prompts is {n_choices}; at most"
-            f" {TOTAL_CHOICES_MAX} choices are made at once"
-        )
-        raise RequestError(message, param="n")
     common = _Common(
         values, facts, arrival, _constraint(values), values.get("logprobs")
     )
@@ -287,6 +280,7 @@ class _Common:
                 " end nothing may follow"
             )
             raise RequestError(message, param="ignore_eos")
+        self._check_count(len(inputs) * values.get("n", 1))
         most_ms = values.get("t_max_predict_ms", -1)
         request = GenerationRequest(
             request_id=self.arrival.request_id,
@@ -306,6 +300,19 @@ class _Common:
             arrived_s=self.arrival.arrived_s,
         )
         return Asked(request=request, stream=stream, include_usage=include_usage)
+
+    def _check_count(self, n_choices: int) -> None:
+        """Refuse what the line could never take, in place of "try again"."""
+        at_once = self.facts.n_at_once
+        most = TOTAL_CHOICES_MAX
+        if at_once is not None:
+            most = min(most, at_once)
+        if n_choices > most:
+            message = (
+                f"n times the number of prompts is {n_choices}; at most {most} choices"
+                " are made at once"
+            )
+            raise RequestError(message, param="n")
 
     def _include_usage(self, *, stream: bool) -> bool:
         options = self.values.get("stream_options")

@@ -1,5 +1,7 @@
 """From bodies to requests: every field, every limit, every refusal."""
 
+from dataclasses import replace
+
 import pytest
 
 from kinetic.errors import RequestError, UnsupportedFeature
@@ -459,6 +461,16 @@ def test_a_missing_prompt_is_refused():
 def test_too_many_choices_are_refused():
     assert completion(prompt=["a"] * 8, n=16).request.n == 16
     assert refusal(completion, prompt=["a"] * 9, n=16).param == "n"
+
+
+def test_more_choices_than_the_line_ever_holds_are_refused():
+    facts = replace(FACTS, n_at_once=6)
+    body = {"messages": MESSAGES, "n": 6}
+    assert read_chat(body, facts, ARRIVAL).request.n == 6
+    with pytest.raises(RequestError) as refused:
+        read_chat({**body, "n": 7}, facts, ARRIVAL)
+    assert refused.value.param == "n"
+    assert "at most 6" in str(refused.value)
 
 
 @pytest.mark.parametrize(("value", "count"), [(None, None), (0, 0), (1, 1), (20, 20)])
