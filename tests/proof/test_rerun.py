@@ -1,5 +1,6 @@
 """Answers of a real model, proven, and everything false found out."""
 
+import contextlib
 from dataclasses import replace
 
 import numpy as np
@@ -7,13 +8,13 @@ import pytest
 
 from kinetic.actors.messages import Failed, Finished
 from kinetic.actors.plan import alone_plan
-from kinetic.errors import RequestError, UnsupportedFeature
+from kinetic.errors import ReceiptError, RequestError, UnsupportedFeature
 from kinetic.proof.bench import BenchOptions, ModelBench
 from kinetic.receipts.verify import Outcome, Pin, verify
 from kinetic.types import ChatInput, ConstraintSpec, SamplingParams
 from tests.support import tiny_models
 from tests.support.proving import chat, making, request, text
-from tests.support.receipts import SIGNER, changed, resealed
+from tests.support.receipts import SIGNER, changed, leaves, resealed
 
 PINNED = Pin(public_key=SIGNER.public_key)
 ANY = Pin()
@@ -552,6 +553,34 @@ def test_extreme_sampler_values_end_in_words_or_tokens(receipts, bench):
         value = forged(made, ("request", "sampling", name), new)
         report = judged(value, bench)
         assert report.outcome in {Outcome.DIFFERS, Outcome.PROVEN, Outcome.UNDECIDED}
+
+
+ODD = [None, True, -1, 0, 1, 2**31 - 1, 0.5, "", "x", "\0", "-inf", [], [0], {}, "[]"]
+
+
+def test_no_value_in_any_place_does_more_than_end_in_words(maker, bench):
+    """Whatever passes the checks is run, on short answers: nothing raises or hangs."""
+    tool = ChatInput(
+        messages=({"role": "user", "content": "Hi"},),
+        tools=(WEATHER,),
+        template_kwargs={"a": 1},
+    )
+    held = ConstraintSpec(kind="gbnf", source='root ::= "a"+', param="grammar")
+    made = [
+        request(tool, max_tokens=1, sampling=SEEDED, stops=("x",)),
+        request(text("x"), max_tokens=1, constraint=held),
+    ]
+    outcomes = set()
+    for receipt in map(maker.receipt, made):
+        for i, (path, _) in enumerate(leaves(receipt)):
+            if path[0] in {"engine", "model", "signer", "digest", "signature"}:
+                continue
+            for new in ODD[i % 5 :: 5]:
+                value = changed(receipt, path, new)
+                with contextlib.suppress(ReceiptError):
+                    value = unsigned(value)
+                outcomes.add(judged(value, bench).outcome)
+    assert outcomes >= {Outcome.PROVEN, Outcome.DIFFERS, Outcome.UNREADABLE}
 
 
 def test_the_bench_still_proves_after_all_that(receipts, bench):
