@@ -11,6 +11,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from tqdm import tqdm
 
 from kinetic import __version__, paths
 from kinetic.actors.cache import CacheOptions
+from kinetic.actors.drafting import Drafting, DraftOptions, TextDrafter, why_off
 from kinetic.actors.kept import StateRules
 from kinetic.actors.plan import BatchPlan, alone_plan, uniform_plan
 from kinetic.actors.receipt import ReceiptFacts, engine_identity
@@ -193,6 +195,7 @@ def _describe(
     plan, verdict = choose_plan(engine, try_it=options.probe)
     remembered = " (remembered)" if verdict.is_remembered else ""
     _log.info("plan: %s, %s%s", plan.name, verdict.reason, remembered)
+    _log.info("drafting: %s", drafting(engine, options, plan)[1])
     template = chat_template(engine, options.chat_template)
     info = model_info(engine, options, template, plan, verdict)
     if projector is not None:
@@ -260,6 +263,24 @@ def cache_options(
     )
 
 
+def drafting(
+    engine: LlamaEngine, options: ServeOptions, plan: BatchPlan
+) -> tuple[Drafting | None, str]:
+    """How slots draft (None: not at all), and what there is to say about it."""
+    chosen = DraftOptions(most=options.draft_max, least=options.draft_min)
+    n_rows = plan.rows_per_sequence
+    if engine.kind != "text":
+        return None, "off: nothing is generated"
+    if why := why_off(chosen, n_rows=n_rows, can_cut=engine.can_cut):
+        return None, f"off: {why}"
+    found = Drafting(make=partial(TextDrafter, options=chosen), most=chosen.most)
+    most = min(chosen.most, n_rows - 1)
+    rule = "from repeated text and constraints, where it pays"
+    if engine.model.n_swa > 0:
+        rule += ", but not behind a sliding window that was put back"
+    return found, f"up to {most} tokens {rule}"
+
+
 def _free_disk(folder: Path) -> int:
     """Free bytes where a folder is or would be."""
     for place in (folder, *folder.parents):
@@ -277,6 +298,8 @@ def model_info(
 ) -> ModelInfo:
     """What the handlers tell of the model."""
     model, vocab, path = engine.model, engine.vocab, Path(options.model)
+    drafts, how = drafting(engine, options, plan)
+    n_rows = plan.rows_per_sequence
     return ModelInfo(
         id=options.alias or model_stem(path.name),
         path=str(path),
@@ -302,6 +325,8 @@ def model_info(
         eos_token=vocab.text(vocab.eos),
         plan=plan.name,
         plan_reason=verdict.reason,
+        n_draft=0 if drafts is None else min(drafts.most, n_rows - 1),
+        drafting=how,
         pooling=engine.serving.pooling,
         n_vector=engine.n_vector,
         gives_probabilities=engine.serving.gives_probabilities,
@@ -392,6 +417,7 @@ class Server:
                 can_cut=engine.can_cut,
                 line_limit=self._options.line_limit,
                 rules=state_rules(engine),
+                drafting=drafting(engine, self._options, self._loaded.plan)[0],
                 cache=cache_options(engine, self._options, self._loaded.plan),
                 receipts=self._receipts(),
                 encoder=self._loaded.projector,
@@ -530,6 +556,7 @@ def doctor(options: ServeOptions) -> str:
             ("serves", info.kind),
             ("plan", info.plan),
             ("because", info.plan_reason),
+            ("drafting", info.drafting),
             ("engine", f"llama-cpp-python {versions['llama_cpp_python']}"),
             ("", f"{versions['system_info']}"),
             ("", f"libraries in {ffi.library_folder()}"),

@@ -6,7 +6,7 @@ import argparse
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kinetic import __version__, log, paths, store
 from kinetic.config import MIB, ServeOptions
@@ -362,8 +362,40 @@ def _server_flags(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="sign receipts with this key, which `kinetic keygen FILE` makes",
     )
+    _draft_flags(command)
     group.add_argument("--metrics", action="store_true", help="accepted; always on")
     group.add_argument("--slots", action="store_true", help="accepted; always on")
+
+
+def _draft_flags(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("drafting (it never changes an answer)")
+    group.add_argument(
+        "--draft-max",
+        "--draft",
+        "--draft-n",
+        "--spec-draft-n-max",
+        type=_whole(0),
+        default=8,
+        metavar="N",
+        help="most tokens that are guessed and checked in one pass, where that pays;"
+        " 15 is the most a pass takes [default: 8]",
+    )
+    group.add_argument(
+        "--draft-min",
+        "--draft-n-min",
+        "--spec-draft-n-min",
+        type=_whole(0),
+        default=0,
+        metavar="N",
+        help="make no draft of fewer tokens [default: 0, what pays]",
+    )
+    group.add_argument(
+        "--no-draft",
+        action="store_const",
+        const=0,
+        dest="draft_max",
+        help="guess nothing; the same as --draft-max 0",
+    )
 
 
 def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
@@ -407,6 +439,8 @@ def serve_options(arguments: argparse.Namespace) -> ServeOptions:
         cache_ram_bytes=_mib(named.get("cache_ram")),
         cache_dir=named.get("cache_dir"),
         cache_disk_bytes=_mib(named.get("cache_disk")),
+        draft_max=named.get("draft_max", 8),
+        draft_min=_draft_min(named),
         show_prompts=named.get("show_prompts", False),
         sign_key=named.get("sign_key"),
         probe=not arguments.no_probe,
@@ -418,6 +452,17 @@ def _port(arguments: argparse.Namespace) -> int:
     if given is not None:
         return given
     return OLLAMA_PORT if getattr(arguments, "ollama", False) else DEFAULT_PORT
+
+
+def _draft_min(named: dict[str, Any]) -> int:
+    least: int = named.get("draft_min", 0)
+    most: int = named.get("draft_max", 8)
+    if 0 < most < least:
+        raise ModelError(
+            f"--draft-min {least} is more than --draft-max {most}: no draft could be"
+            " made"
+        )
+    return max(least, 1)
 
 
 def _mib(count: int | None) -> int | None:

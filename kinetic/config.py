@@ -51,6 +51,10 @@ class ServeOptions:
     cache_disk_bytes: int | None = None
     """Most bytes of kept states on disk; 0 writes none, None is a tenth of what is free
     there, at most 8 GiB."""
+    draft_max: int = 8
+    """Most tokens that are guessed and checked in one pass; 0 drafts nothing."""
+    draft_min: int = 1
+    """Shorter drafts are not made."""
     show_prompts: bool = False
     """/slots shows prompts (behind the key, where there is one)."""
     sign_key: Path | None = None

@@ -315,6 +315,10 @@ class ModelInfo:
     eos_token: str
     plan: str
     plan_reason: str
+    n_draft: int = 0
+    """Most tokens of a draft; 0: nothing is drafted."""
+    drafting: str = ""
+    """What is drafted from, or why nothing is."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """What the server is made of: names of packages and their versions."""
     has_vision: bool = False

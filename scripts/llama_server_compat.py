@@ -51,7 +51,8 @@ PEER_FLAGS = (
     *BOTH_FLAGS,
     *("-b", "512", "-ub", "512", "-fa", "off", "--no-repack", "--metrics", "--no-ui"),
 )
-OUR_FLAGS = BOTH_FLAGS
+# Nor does the peer draft by itself.
+OUR_FLAGS = (*BOTH_FLAGS, "--no-draft")
 
 
 def free_port() -> int:

@@ -197,6 +197,23 @@ class DraftOptions:
     """Drafts of fewer tokens are not made."""
 
 
+def why_off(options: DraftOptions, *, n_rows: int, can_cut: bool) -> str:
+    """Why nothing is drafted; "" where it is.
+
+    Args:
+        options: What the operator asked for.
+        n_rows: Rows of one answer that the plan runs in a pass.
+        can_cut: Whether the model's memory can drop its last tokens.
+    """
+    if options.most < 1:
+        return "switched off"
+    if n_rows < 2:  # noqa: PLR2004 - one to draw from, one to check
+        return "the plan runs one row of an answer at a time"
+    if not can_cut:
+        return "this model's memory cannot step back behind a wrong guess"
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftBasis:
     """What a drafter is told of the answer it is for."""

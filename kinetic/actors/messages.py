@@ -475,6 +475,8 @@ class GenerationMoved:
     """Up to now."""
     has_new_line: bool = False
     """The text has at least two lines."""
+    n_drafted: int = 0
+    n_accepted: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

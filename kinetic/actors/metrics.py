@@ -42,6 +42,8 @@ class SlotView:
     n_prompt_done: int = 0
     n_generated: int = 0
     has_new_line: bool = False
+    n_drafted: int = 0
+    n_accepted: int = 0
     task: int = -1
     """Counts the generations of the server from 0; -1 before the first."""
 
@@ -238,6 +240,8 @@ class Metrics(KineticActor):
             n_cached=message.n_cached,
             n_prompt_done=message.n_cached,
             n_generated=0,
+            n_drafted=0,
+            n_accepted=0,
             has_new_line=False,
             task=task,
         )
@@ -255,6 +259,8 @@ class Metrics(KineticActor):
             message.slot_id,
             n_prompt_done=message.n_prompt_done,
             n_generated=message.n_generated,
+            n_drafted=message.n_drafted,
+            n_accepted=message.n_accepted,
             has_new_line=message.has_new_line,
         )
 
@@ -269,6 +275,8 @@ class Metrics(KineticActor):
             n_cached=usage.n_cached,
             n_prompt_done=message.n_prompt_done,
             n_generated=usage.n_generated,
+            n_drafted=usage.n_drafted,
+            n_accepted=usage.n_accepted,
             has_new_line=message.has_new_line,
         )
         totals = self.view.totals

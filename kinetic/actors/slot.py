@@ -584,6 +584,8 @@ class Slot(KineticActor):
             n_generated=running.n_generated,
             timings=_timings(running),
             has_new_line=running.has_new_line,
+            n_drafted=running.n_drafted,
+            n_accepted=running.n_accepted,
         )
         tell(self._peers.metrics, moved)
 

@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_FORMAT = 1  # grows when the probe compares more, so that old verdicts are not used
+_FORMAT = 2  # grows when the probe compares more, so that old verdicts are not used
 _N_PROMPT = 96
 _N_STEPS = 4
+_N_VERIFIED = 16  # rows of one sequence, the most that the uniform plan allows
+_N_WRONG = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,7 @@ def _measure(engine: LlamaEngine) -> Verdict:
         ("a prompt row by row", trial.row_by_row),
         ("a prefix cut and continued", trial.cut_and_continued),
         ("several rows verified at once", trial.verified),
+        ("wrong rows cut off", trial.cut_off),
     ]
     if engine.n_sequences > 1:
         checks.append(("steps beside other sequences", trial.beside_others))
@@ -133,21 +136,48 @@ class _Trial:
         return self._steps([self._decode(0, self._n // 2 + 1, self._n, 1)])
 
     def verified(self) -> Float32Array:
-        first = self._run(0, 0, self._n)
-        rest = self._decode(0, self._n, self._n + _N_STEPS, _N_STEPS)
-        return np.concatenate([first, rest])
+        end = self._n + _N_STEPS
+        self._run(0, 0, end - _N_VERIFIED)
+        return self._decode(0, end - _N_VERIFIED, end, _N_VERIFIED)[-_N_STEPS - 1 :]
+
+    def cut_off(self) -> Float32Array:
+        """Drafts of every sequence in one pass, of which some rows are wrong."""
+        if not self._engine.can_cut:
+            return self.alone()
+        rows = [self._run(0, 0, self._n)]
+        # Not all of them, where they are more than a pass has room for.
+        others = range(1, min(self._engine.n_sequences, 8))
+        for sequence in others:
+            part = Rows(sequence, 0, self._others[: sequence + 3], 0)
+            self._engine.decode([part])
+        wrong = self._others[:_N_WRONG]
+        for at in range(self._n, self._n + _N_STEPS, _N_STEPS // 2):
+            right = self._tokens[at : at + _N_STEPS // 2]
+            tokens = np.concatenate([right, wrong])
+            mine = Rows(0, at, tokens, len(tokens))
+            beside = [Rows(s, s + 3, tokens[: s % 3 + 1], 1) for s in others]
+            rows.append(self._engine.decode([*beside, mine])[-1][: len(right)])
+            self._engine.cut(0, at + len(right))
+            for sequence in others:
+                self._engine.cut(sequence, sequence + 3)
+        for sequence in others:
+            self._engine.cut(sequence, 0)
+        return np.concatenate(rows)
 
     def beside_others(self) -> Float32Array:
         rows = [self._run(0, 0, self._n)]
-        others = range(1, self._engine.n_sequences)
-        for sequence in others:
-            # Lengths differ, so that nothing lines up by chance.
-            part = Rows(sequence, 0, self._others[: 7 * sequence + 3], 0)
-            self._engine.decode([part])
+        # Lengths differ, so that nothing lines up by chance.
+        others = {
+            sequence: 1 + (7 * sequence + 2) % (self._n - _N_STEPS)
+            for sequence in range(1, self._engine.n_sequences)
+        }
+        for sequence, length in others.items():
+            self._engine.decode([Rows(sequence, 0, self._others[:length], 0)])
         for i in range(_N_STEPS):
             at = self._n + i
             beside = [
-                Rows(s, 7 * s + 3 + i, self._others[i : i + 1], 1) for s in others
+                Rows(sequence, length + i, self._others[i : i + 1], 1)
+                for sequence, length in others.items()
             ]
             mine = Rows(0, at, self._tokens[at : at + 1], 1)
             rows.append(self._engine.decode([*beside, mine])[-1])

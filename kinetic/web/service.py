@@ -63,6 +63,14 @@ class SlotShown(Protocol):
         """Tokens drawn; told now and then while the answer is made."""
 
     @property
+    def n_drafted(self) -> int:
+        """Tokens that were guessed and checked for the answer."""
+
+    @property
+    def n_accepted(self) -> int:
+        """How many of the guessed tokens are in the answer."""
+
+    @property
     def has_new_line(self) -> bool:
         """Whether the answer has at least two lines."""
 

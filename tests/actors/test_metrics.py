@@ -128,6 +128,22 @@ def test_a_slot_shows_what_it_does_and_keeps_its_last_request(metrics, board):
     assert (slot.job, slot.n_generated, slot.task) == (JOB, 5, 0)
 
 
+def test_drafts_are_shown_while_they_are_made_and_counted_at_the_end(metrics, board):
+    metrics.hear(started())
+    metrics.hear(replace(moved(10, 17, times()), n_drafted=9, n_accepted=6))
+    slot = board.view.slots[0]
+    assert (slot.n_drafted, slot.n_accepted) == (9, 6)
+    assert board.view.totals.drafted == 0
+    end = ended(30, times())
+    usage = replace(end.usage, n_drafts=4, n_drafted=12, n_accepted=8)
+    metrics.hear(replace(end, usage=usage))
+    slot, totals = board.view.slots[0], board.view.totals
+    assert (slot.n_drafted, slot.n_accepted) == (12, 8)
+    assert (totals.drafts, totals.drafted, totals.accepted) == (4, 12, 8)
+    metrics.hear(started())
+    assert board.view.slots[0].n_drafted == 0
+
+
 def test_generations_are_numbered_over_all_slots(metrics, board):
     for slot_id in (0, 1, 0):
         metrics.hear(started(slot_id))

@@ -43,6 +43,7 @@ def props(info: ModelInfo, *, max_tokens: int | None) -> Json:
         "kinetic": {
             "plan": info.plan,
             "plan_reason": info.plan_reason,
+            "drafting": info.drafting,
             "versions": dict(info.versions),
         },
     }
@@ -62,23 +63,23 @@ def build_info(info: ModelInfo) -> str:
 
 def slots(
     shown: Sequence[SlotShown],
+    info: ModelInfo,
     *,
-    n_ctx: int,
     detokenize: Callable[[Sequence[int]], bytes] | None,
 ) -> list[Json]:
     """The body of GET /slots; prompts only where `detokenize` is given."""
-    return [_slot(slot, n_ctx, detokenize) for slot in shown]
+    return [_slot(slot, info, detokenize) for slot in shown]
 
 
 def _slot(
     slot: SlotShown,
-    n_ctx: int,
+    info: ModelInfo,
     detokenize: Callable[[Sequence[int]], bytes] | None,
 ) -> Json:
     found: Json = {
         "id": slot.slot_id,
-        "n_ctx": n_ctx,
-        "speculative": False,
+        "n_ctx": info.n_ctx,
+        "speculative": info.n_draft > 0,
         "is_processing": slot.is_processing,
     }
     job = slot.job
@@ -100,6 +101,9 @@ def _slot(
             }
         ],
     }
+    if info.n_draft > 0:
+        found["n_draft"] = slot.n_drafted
+        found["n_draft_accepted"] = slot.n_accepted
     if detokenize is not None:
         found["prompt"] = detokenize(job.prompt).decode("utf-8", "replace")
     return found

@@ -249,7 +249,7 @@ class SlotsHandler(NativeHandler):
         shows = service.options.show_prompts
         found = describe.slots(
             view.slots,
-            n_ctx=service.info.n_ctx,
+            service.info,
             detokenize=service.facts.detokenize if shows else None,
         )
         self.send_json(found)

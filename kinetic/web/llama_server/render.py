@@ -342,7 +342,7 @@ class CompletionWriter:
             "stopping_word": finish.stop_string or "",
             # The last token drawn is never run.
             "tokens_cached": usage.n_prompt + max(usage.n_generated - 1, 0),
-            "timings": completion_timings(usage, event.timings),
+            "timings": timings_json(usage, event.timings),
         }
         if job.n_logprobs is not None and not style.stream:
             told = self._probabilities(answer, answer.entries)
@@ -368,16 +368,7 @@ class CompletionWriter:
             n_cached=answer.n_cached,
             n_generated=answer.n_generated,
         )
-        return completion_timings(usage, timings)
-
-
-def completion_timings(usage: Usage, timings: Timings) -> Json:
-    """Times and speeds of one answer; drafts only where there were some."""
-    found = timings_json(usage, timings)
-    if usage.n_drafted:
-        found["draft_n"] = usage.n_drafted
-        found["draft_n_accepted"] = usage.n_accepted
-    return found
+        return timings_json(usage, timings)
 
 
 def picked(whole: Json, paths: Sequence[str]) -> Json:

@@ -264,17 +264,24 @@ class Ends:
 
 
 def timings_json(usage: Usage, timings: Timings) -> Json:
-    """Times and speeds of one answer under llama-server's names; all finite."""
+    """Times and speeds of one answer under llama-server's names; all finite.
+
+    Drafts are told only where there were some.
+    """
     n_run = usage.n_prompt - usage.n_cached
     # The first token comes with the prompt, so one step less was waited for.
     n_steps = max(usage.n_generated - 1, 0)
-    return {
+    found = {
         "cache_n": usage.n_cached,
         "prompt_n": n_run,
         **_speed("prompt", n_run, timings.prompt_s),
         "predicted_n": usage.n_generated,
         **_speed("predicted", n_steps, timings.predicted_s),
     }
+    if usage.n_drafted:
+        found["draft_n"] = usage.n_drafted
+        found["draft_n_accepted"] = usage.n_accepted
+    return found
 
 
 def _speed(name: str, count: int, seconds: float) -> Json:
@@ -293,6 +300,8 @@ class Totals:
     n_per_prompt: int = 1
     """Choices of each prompt."""
     n_generated: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
     _prompts: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, event: Finished) -> None:
@@ -303,11 +312,13 @@ class Totals:
         _, n_cached = self._prompts.get(prompt, (0, usage.n_cached))
         self._prompts[prompt] = (usage.n_prompt, min(n_cached, usage.n_cached))
         self.n_generated += usage.n_generated
+        self.n_drafted += usage.n_drafted
+        self.n_accepted += usage.n_accepted
 
     def to_json(self) -> Json:
         """OpenAI's usage object."""
         n_prompt = sum(n for n, _ in self._prompts.values())
-        return {
+        found: Json = {
             "prompt_tokens": n_prompt,
             "completion_tokens": self.n_generated,
             "total_tokens": n_prompt + self.n_generated,
@@ -315,3 +326,9 @@ class Totals:
                 "cached_tokens": sum(n for _, n in self._prompts.values())
             },
         }
+        if self.n_drafted:
+            found["completion_tokens_details"] = {
+                "accepted_prediction_tokens": self.n_accepted,
+                "rejected_prediction_tokens": self.n_drafted - self.n_accepted,
+            }
+        return found

@@ -38,6 +38,7 @@ INFO = ModelInfo(
     eos_token="</s>",
     plan="uniform",
     plan_reason="probed",
+    drafting="off: it is a test",
     versions={"kinetic": "1.2.3", "llama_cpp_python": "4.5.6"},
 )
 PROPS_KEYS = words(
@@ -56,6 +57,8 @@ class Seat:
     n_cached: int = 0
     n_prompt_done: int = 0
     n_generated: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
     has_new_line: bool = False
     task: int = -1
 
@@ -72,6 +75,7 @@ def test_props_have_llama_servers_names_and_then_ours():
     assert found["kinetic"] == {
         "plan": "uniform",
         "plan_reason": "probed",
+        "drafting": "off: it is a test",
         "versions": {"kinetic": "1.2.3", "llama_cpp_python": "4.5.6"},
     }
     assert found["build_info"] == "kinetic-1.2.3 (llama-cpp-python 4.5.6)"
@@ -92,7 +96,7 @@ def test_a_second_template_for_tools_is_told_where_the_file_has_one():
 
 
 def test_a_slot_that_has_served_nobody_tells_little():
-    (found,) = describe.slots([Seat()], n_ctx=32, detokenize=bytes)
+    (found,) = describe.slots([Seat()], INFO, detokenize=bytes)
     assert found == {
         "id": 0,
         "n_ctx": 32,
@@ -112,7 +116,7 @@ def test_a_busy_slot_tells_its_request_without_the_prompt():
         has_new_line=True,
         task=7,
     )
-    (found,) = describe.slots([seat], n_ctx=32, detokenize=None)
+    (found,) = describe.slots([seat], INFO, detokenize=None)
     params = found.pop("params")
     assert params["stream"]
     assert params["n_predict"] == 5
@@ -137,7 +141,15 @@ def test_a_busy_slot_tells_its_request_without_the_prompt():
     }
 
 
+def test_a_slot_that_drafts_tells_how_well():
+    seat = Seat(job=job(), task=0, n_generated=9, n_drafted=8, n_accepted=5)
+    drafting = replace(INFO, n_draft=8)
+    idle, busy = describe.slots([Seat(), seat], drafting, detokenize=None)
+    assert idle["speculative"]
+    assert (busy["n_draft"], busy["n_draft_accepted"]) == (8, 5)
+
+
 def test_the_prompt_is_shown_where_the_operator_asked_for_it():
-    (found,) = describe.slots([Seat(job=job(), task=0)], n_ctx=32, detokenize=bytes)
+    (found,) = describe.slots([Seat(job=job(), task=0)], INFO, detokenize=bytes)
     assert found["prompt"] == "Hi"
     assert found["next_token"][0]["n_remain"] == -1

@@ -29,11 +29,11 @@ from kinetic.web.llama_server.render import (
     CompletionWriter,
     Settings,
     Style,
-    completion_timings,
     float32,
     picked,
     probabilities,
 )
+from kinetic.web.openai.render import timings_json
 
 
 def words(text: str) -> list[str]:
@@ -384,14 +384,12 @@ def test_floats_are_shown_as_c_holds_them(value):
 def test_times_of_one_token_or_none_are_finite():
     for n in (0, 1):
         usage = Usage(n_prompt=2, n_cached=2, n_generated=n)
-        found = completion_timings(
-            usage, Timings(queued_s=0, prompt_s=0, predicted_s=0)
-        )
+        found = timings_json(usage, Timings(queued_s=0, prompt_s=0, predicted_s=0))
         assert all(math.isfinite(value) for value in found.values())
         assert (found["prompt_n"], found["predicted_per_second"]) == (0, 0.0)
 
 
 def test_drafts_are_told_where_there_were_some():
     usage = Usage(n_prompt=2, n_cached=0, n_generated=3, n_drafted=4, n_accepted=2)
-    found = completion_timings(usage, TIMES)
+    found = timings_json(usage, TIMES)
     assert (found["draft_n"], found["draft_n_accepted"]) == (4, 2)

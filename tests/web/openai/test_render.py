@@ -1,6 +1,7 @@
 """Chunks of both routes, and whole answers as their sums."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -379,6 +380,20 @@ def test_answers_are_summed_and_each_prompt_is_counted_once():
         "total_tokens": 28,
         "prompt_tokens_details": {"cached_tokens": 3},
     }
+
+
+def test_drafts_are_told_where_there_were_some():
+    totals = Totals()
+    for drafted, accepted in ((6, 4), (0, 0), (3, 1)):
+        usage = replace(USAGE, n_drafted=drafted, n_accepted=accepted)
+        totals.add(finished(usage=usage))
+    assert totals.to_json()["completion_tokens_details"] == {
+        "accepted_prediction_tokens": 5,
+        "rejected_prediction_tokens": 4,
+    }
+    plain = Totals()
+    plain.add(finished())
+    assert "completion_tokens_details" not in plain.to_json()
 
 
 @pytest.mark.parametrize(
