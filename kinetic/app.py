@@ -43,8 +43,8 @@ from kinetic.receipts import signing
 from kinetic.receipts.record import signer_json
 from kinetic.store import model_stem, shards
 from kinetic.types import ModelInfo
-from kinetic.web.fields import ModelFacts
 from kinetic.web.routes import application
+from kinetic.web.sampling import ModelFacts
 from kinetic.web.server import check_address, listen
 from kinetic.web.service import Service
 

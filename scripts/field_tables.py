@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kinetic.actors.exposition import KINETIC, LLAMA_SERVER, HistogramSpec, Spec
-from kinetic.web.fields import DRAWING, SAMPLING, Field
+from kinetic.web.fields import Field
 from kinetic.web.llama_server import fields as native
 from kinetic.web.llama_server.embedding import EMBEDDING
 from kinetic.web.ollama import embed, fields as ollama
@@ -27,6 +27,7 @@ from kinetic.web.openai.fields import (
     Refused,
 )
 from kinetic.web.openai.rerank import REFUSED_RERANK, RERANK
+from kinetic.web.sampling import DRAWING, SAMPLING
 from scripts.compat_compare import read_explained
 from scripts.llama_server_compat import DIFFERENCES
 

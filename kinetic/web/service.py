@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         VectorJob,
         VectorRequest,
     )
-    from kinetic.web.fields import ModelFacts
+    from kinetic.web.sampling import ModelFacts
 
 
 T = TypeVar("T")

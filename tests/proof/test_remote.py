@@ -13,7 +13,7 @@ from kinetic.proof.remote import RemoteBench, request_of
 from kinetic.receipts.record import seal
 from kinetic.receipts.verify import Outcome, Pin, verify
 from kinetic.types import ConstraintSpec, Finish
-from kinetic.web.fields import ModelFacts
+from kinetic.web.sampling import ModelFacts
 from kinetic.web.llama_server.schema import read_completion
 from kinetic.web.openai.schema import Arrival, read_chat
 from tests.support.receipts import CHAT, SIGNER, TEXT

@@ -11,7 +11,7 @@ from kinetic.receipts import schema
 from kinetic.receipts.canonical import canonical
 from kinetic.receipts.record import RequestRecord, is_plain, json_text, seal, to_json
 from kinetic.types import ChatInput, GenerationRequest, SamplingParams
-from kinetic.web.fields import SAMPLING as OPENAI
+from kinetic.web.sampling import SAMPLING as OPENAI
 from kinetic.web.llama_server.fields import SAMPLING as NATIVE
 from tests.support.receipts import CHAT, SIGNER, TEXT, changed, leaves, resealed
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from kinetic.types import ModelInfo, SamplingParams
-from kinetic.web.fields import ModelFacts
+from kinetic.web.sampling import ModelFacts
 
 _INFO = ModelInfo(
     id="tiny",

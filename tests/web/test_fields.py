@@ -10,15 +10,12 @@ from kinetic.errors import RequestError
 from kinetic.model import defaults
 from kinetic.types import DEFAULT_SAMPLERS, SamplingParams
 from kinetic.web import readers
-from kinetic.web.fields import (
+from kinetic.web.fields import Field, FieldReader, edit_distance, misspelt
+from kinetic.web.sampling import (
     DRAWING,
     MODEL_FILE,
     SAMPLING,
-    Field,
-    FieldReader,
     ModelFacts,
-    edit_distance,
-    misspelt,
     sampling_params,
 )
 

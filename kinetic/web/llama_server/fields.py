@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kinetic.web import readers
-from kinetic.web.fields import KINETIC, LLAMA, MODEL_FILE, RECEIPT, Field
+from kinetic.web.fields import KINETIC, LLAMA, RECEIPT, Field
 from kinetic.web.readers import INT32_MAX, Unfit, flag, number, shown, texts, whole
+from kinetic.web.sampling import MODEL_FILE
 
 PROBABILITIES_MAX = 256
 """Alternatives per token: each costs memory until the answer is written."""

@@ -9,9 +9,10 @@ from typing import Any
 from kinetic.errors import RequestError, UnsupportedFeature
 from kinetic.types import ConstraintSpec, GenerationRequest, TextInput
 from kinetic.web import constraints
-from kinetic.web.fields import Field, FieldReader, ModelFacts, sampling_params
+from kinetic.web.fields import Field, FieldReader
 from kinetic.web.llama_server.fields import COMPLETION, refusal
 from kinetic.web.readers import flag, shown
+from kinetic.web.sampling import ModelFacts, sampling_params
 
 PROMPTS_MAX = 64
 ANSWERS_MAX = 128

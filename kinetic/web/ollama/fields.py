@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from kinetic.web import readers
-from kinetic.web.fields import DRAWING, RECEIPT, SAMPLING, Field
+from kinetic.web.fields import RECEIPT, Field
 from kinetic.web.ollama.keep_alive import keep_alive
 from kinetic.web.readers import Unfit, flag, mapping, one_of, text, whole
+from kinetic.web.sampling import DRAWING, SAMPLING
 
 OLLAMA = "Ollama"
 ALTERNATIVES_MAX = 20

@@ -15,11 +15,12 @@ from kinetic.types import (
     TextInput,
 )
 from kinetic.web import constraints
-from kinetic.web.fields import FieldReader, ModelFacts, sampling_params
+from kinetic.web.fields import FieldReader
 from kinetic.web.ollama.fields import CHAT, GENERATE, OPTIONS
 from kinetic.web.openai.messages import image_part, read_messages
 from kinetic.web.openai.tools import read_tools
 from kinetic.web.readers import shown
+from kinetic.web.sampling import ModelFacts, sampling_params
 
 _CHAT = FieldReader.of(CHAT)
 _GENERATE = FieldReader.of(GENERATE)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kinetic.web import readers
-from kinetic.web.fields import DRAWING, LLAMA, OPENAI, RECEIPT, SAMPLING, Field
+from kinetic.web.fields import LLAMA, OPENAI, RECEIPT, Field
 from kinetic.web.readers import flag, mapping, one_of, text, whole
+from kinetic.web.sampling import DRAWING, SAMPLING
 
 CHOICES_MAX = 16
 PROMPTS_MAX = 64

@@ -20,7 +20,7 @@ from kinetic.web.openai.whole import WholeChat, WholeText
 from kinetic.web.service import ClientGone
 
 if TYPE_CHECKING:
-    from kinetic.web.fields import ModelFacts
+    from kinetic.web.sampling import ModelFacts
     from kinetic.web.stream import RequestStream
 
 

@@ -9,13 +9,7 @@ from typing import Any
 from kinetic.errors import RequestError, UnsupportedFeature
 from kinetic.types import ChatInput, ConstraintSpec, GenerationRequest, TextInput
 from kinetic.web import constraints
-from kinetic.web.fields import (
-    Field,
-    FieldReader,
-    ModelFacts,
-    misspelt,
-    sampling_params,
-)
+from kinetic.web.fields import Field, FieldReader, misspelt
 from kinetic.web.openai.fields import (
     ACCEPTED,
     CHAT,
@@ -30,6 +24,7 @@ from kinetic.web.openai.fields import (
 from kinetic.web.openai.messages import read_messages
 from kinetic.web.openai.tools import read_tool_choice, read_tools
 from kinetic.web.readers import shown
+from kinetic.web.sampling import ModelFacts, sampling_params
 
 _CHAT = FieldReader.of(CHAT)
 _COMPLETIONS = FieldReader.of(COMPLETIONS)
