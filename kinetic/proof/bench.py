@@ -28,8 +28,9 @@ from kinetic.model.engine import (
 )
 from kinetic.model.prompt import PromptBuilder, local_time
 from kinetic.proof.follow import Follower, new_name
+from kinetic.receipts.compare import tokens_to_draw
 from kinetic.receipts.record import ModelIdentity
-from kinetic.receipts.verify import Rerun, tokens_to_draw
+from kinetic.receipts.verify import Rerun
 from kinetic.types import GenerationRequest
 
 if TYPE_CHECKING:

@@ -20,8 +20,9 @@ from kinetic import __version__
 from kinetic.errors import ReceiptError
 from kinetic.proof.follow import first_difference
 from kinetic.receipts import reading, schema
+from kinetic.receipts.compare import tokens_to_draw
 from kinetic.receipts.record import EngineIdentity, ModelIdentity, Receipt
-from kinetic.receipts.verify import Difference, Rerun, tokens_to_draw
+from kinetic.receipts.verify import Difference, Rerun
 from kinetic.types import ChatInput, SamplingParams, TextInput
 
 TIMEOUT_S: Final = 600.0

@@ -8,7 +8,7 @@ the ranges that requests are held to.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Final
@@ -18,6 +18,21 @@ import voluptuous as vol
 from kinetic.errors import ReceiptError
 from kinetic.receipts import reading, signing
 from kinetic.receipts.canonical import canonical
+from kinetic.receipts.checks import (
+    INT32_MAX,
+    TOKENS_MAX,
+    Reader,
+    flag,
+    hex_of,
+    listed,
+    maybe,
+    number,
+    object_of,
+    one_of,
+    text,
+    tokens,
+    whole,
+)
 from kinetic.receipts.record import (
     BANNED,
     FORMAT,
@@ -40,15 +55,10 @@ from kinetic.types import (
     ToolCall,
 )
 
-Reader = Callable[[Any], Any]
-
-INT32_MAX: Final = 2**31 - 1
 SEED_MAX: Final = 2**32 - 2
 """The largest that does not mean "draw one" to llama.cpp."""
-TOKENS_MAX: Final = 1 << 22
 ITEMS_MAX: Final = 10_000
 STOPS_MAX: Final = 128
-CHARS_MAX: Final = 16 << 20
 NAME_CHARS_MAX: Final = 4096
 SIZE_MAX: Final = 2**53 - 1
 FLOAT_MAX: Final = 1e9
@@ -58,113 +68,6 @@ SHA256_BYTES: Final = 32
 
 _EXTRA: Final = "extra keys not allowed"
 """How voluptuous says it; it has no class of its own for this."""
-
-
-def whole(least: int, most: int) -> Reader:
-    """A whole number in a closed range; 3.0 is one, true is none."""
-
-    def read(value: Any) -> int:
-        is_whole = isinstance(value, int) or (
-            isinstance(value, float) and value.is_integer()
-        )
-        if isinstance(value, bool) or not is_whole or not least <= value <= most:
-            raise vol.Invalid(f"must be a whole number from {least} to {most}")
-        return int(value)
-
-    return read
-
-
-def number(least: float, most: float) -> Reader:
-    """A number in a closed range."""
-
-    def read(value: Any) -> float:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not least <= value <= most:
-            raise vol.Invalid(f"must be a number from {least:g} to {most:g}")
-        return float(value)
-
-    return read
-
-
-def text(most: int = CHARS_MAX) -> Reader:
-    """A string of at most so many characters."""
-
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or len(value) > most:
-            raise vol.Invalid(f"must be a string of at most {most} characters")
-        return value
-
-    return read
-
-
-def flag(value: Any) -> bool:
-    """True or false."""
-    if not isinstance(value, bool):
-        raise vol.Invalid("must be true or false")
-    return value
-
-
-def hex_of(n_bytes: int) -> Reader:
-    """Lower-case hex digits of so many bytes."""
-
-    def read(value: Any) -> str:
-        if not signing.is_hex(value, n_bytes):
-            raise vol.Invalid(f"must be {2 * n_bytes} lower-case hex digits")
-        return str(value)
-
-    return read
-
-
-def one_of(*values: object) -> Reader:
-    """One of a few values; true is not 1."""
-
-    def read(value: Any) -> Any:
-        for known in values:
-            if type(value) is type(known) and value == known:
-                return known
-        named = ", ".join(map(str, values))
-        raise vol.Invalid(f"must be one of: {named}")
-
-    return read
-
-
-def listed(item: Reader, most: int, *, least: int = 0) -> Reader:
-    """A list of so many items, as a tuple."""
-
-    def read(value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, list) or not least <= len(value) <= most:
-            raise vol.Invalid(f"must be a list of {least} to {most} items")
-        found = []
-        for i, entry in enumerate(value):
-            try:
-                found.append(item(entry))
-            except vol.Invalid as invalid:
-                raise vol.Invalid(invalid.msg, path=[i, *invalid.path]) from None
-        return tuple(found)
-
-    return read
-
-
-def tokens(value: Any) -> tuple[int, ...]:
-    """Token ids; whether the model has them is seen later."""
-    if not isinstance(value, list) or len(value) > TOKENS_MAX:
-        raise vol.Invalid(f"must be a list of at most {TOKENS_MAX} token ids")
-    for i, token in enumerate(value):
-        if type(token) is not int or not 0 <= token <= INT32_MAX:
-            raise vol.Invalid("must be a token id", path=[i])
-    return tuple(value)
-
-
-def maybe(reader: Reader) -> Reader:
-    """The same, or null."""
-
-    def read(value: Any) -> Any:
-        return None if value is None else reader(value)
-
-    return read
-
-
-# --- The parts ----------------------------------------------------------------------
 
 
 def bias(value: Any) -> tuple[int, float]:
@@ -280,25 +183,9 @@ def created(value: Any) -> datetime:
     return found.replace(tzinfo=UTC)
 
 
-def _object(readers: Mapping[str, Reader]) -> Reader:
-    """An object of exactly these fields."""
-
-    def read(value: Any) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise vol.Invalid("must be an object")
-        found: dict[str, Any] = schema(value)
-        return found
-
-    schema = vol.Schema(
-        {vol.Required(name): reader for name, reader in readers.items()},
-        extra=vol.PREVENT_EXTRA,
-    )
-    return read
-
-
 _NAME = text(NAME_CHARS_MAX)
 
-_CHAT = _object(
+_CHAT = object_of(
     {
         "kind": one_of("chat"),
         "messages": listed(message, ITEMS_MAX, least=1),
@@ -313,7 +200,7 @@ _CHAT = _object(
         "template": maybe(text()),
     }
 )
-_TEXT = _object({"kind": one_of("text"), "prompt": prompt})
+_TEXT = object_of({"kind": one_of("text"), "prompt": prompt})
 
 
 def _input(value: Any) -> dict[str, Any]:
@@ -327,18 +214,18 @@ def _input(value: Any) -> dict[str, Any]:
 def constraint(value: Any) -> ConstraintSpec:
     """What the answer was held to."""
     kinds = one_of("gbnf", "json_schema", "json_object")
-    found = _object({"kind": kinds, "source": text()})(value)
+    found = object_of({"kind": kinds, "source": text()})(value)
     if (found["source"] == "") != (found["kind"] == "json_object"):
         raise vol.Invalid("must be empty for json_object alone", path=["source"])
     return ConstraintSpec(param="constraint", **found)
 
 
-_SCHEMA = _object(
+_SCHEMA = object_of(
     {
         "format": one_of(FORMAT),
         "version": whole(1, INT32_MAX),
         "created": created,
-        "model": _object(
+        "model": object_of(
             {
                 "name": _NAME,
                 "sha256": hex_of(SHA256_BYTES),
@@ -346,7 +233,7 @@ _SCHEMA = _object(
                 "architecture": _NAME,
             }
         ),
-        "engine": _object(
+        "engine": object_of(
             {
                 "kinetic": _NAME,
                 "llama_cpp_python": _NAME,
@@ -359,11 +246,11 @@ _SCHEMA = _object(
                 "gpu_layers": whole(0, INT32_MAX),
             }
         ),
-        "request": _object(
+        "request": object_of(
             {
                 "input": _input,
                 "prompt_tokens": tokens,
-                "sampling": _object(SAMPLING),
+                "sampling": object_of(SAMPLING),
                 "stop": listed(text(), STOPS_MAX),
                 "constraint": maybe(constraint),
                 "max_tokens": maybe(whole(0, INT32_MAX)),
@@ -372,16 +259,16 @@ _SCHEMA = _object(
                 "ignore_eos": flag,
             }
         ),
-        "output": _object(
+        "output": object_of(
             {
                 "tokens": tokens,
                 "content": text(),
                 "reasoning": text(),
                 "tool_calls": listed(
-                    _object({"id": _NAME, "name": text(), "arguments": text()}),
+                    object_of({"id": _NAME, "name": text(), "arguments": text()}),
                     ITEMS_MAX,
                 ),
-                "finish": _object(
+                "finish": object_of(
                     {
                         "reason": one_of("eos", "stop", "limit", "calls"),
                         "stop_string": maybe(text()),
@@ -391,7 +278,7 @@ _SCHEMA = _object(
             }
         ),
         "signer": maybe(
-            _object(
+            object_of(
                 {
                     "algorithm": one_of(signing.ALGORITHM),
                     "public_key": hex_of(signing.KEY_BYTES),

@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ class FakeDigest:
     """A digest that is found when the test says so."""
 
     def __init__(self):
-        self.found = Future()
+        self.found: Future[str] = Future()
         self.n_asked = 0
 
     def ask(self):
@@ -111,13 +112,7 @@ def digest():
 
 
 def unstarted(digest, **named):
-    deaths = []
-    actor = Receipt(
-        facts(digest, **named),
-        Peers(on_death=lambda *death: deaths.append(death)),
-    )
-    actor.deaths = deaths
-    return actor
+    return Receipt(facts(digest, **named), Peers(on_death=lambda *_death: None))
 
 
 @pytest.mark.parametrize("receipt", [CHAT, TEXT])
@@ -128,8 +123,9 @@ def test_a_record_becomes_the_receipt_of_its_answer(digest, receipt):
     (end,) = sink.events
     assert isinstance(end, Finished)
     sealed = schema.read(end.receipt)
+    assert sealed.signature is not None
     assert SIGNER.public_key.accepts(sealed.message, sealed.signature)
-    found = sealed.receipt
+    found: Any = sealed.receipt
     if receipt.request.constraint is not None:
         spec = replace(found.request.constraint, param="response_format")
         found = replace(found, request=replace(found.request, constraint=spec))

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import ollama
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.timeout(180)
 
 LIMIT_S = 50.0
 MODEL = "SmolLM2-135M-Instruct.Q4_1"
-HI = [{"role": "user", "content": "Name three rivers."}]
+HI: list[Any] = [{"role": "user", "content": "Name three rivers."}]
 TOOLS = [
     {
         "type": "function",
@@ -226,8 +227,8 @@ def test_official_clients_find_the_receipt(signed, prove):
         made = client.chat.completions.create(
             model="m", messages=HI, max_tokens=8, extra_body={"receipt": True}
         )
-        prove(json.dumps(made.model_extra["receipt"]).encode())
-        last = None
+        prove(made.model_dump_json().encode())
+        last: Any = None
         for chunk in client.chat.completions.create(
             model="m",
             messages=HI,

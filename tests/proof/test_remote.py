@@ -5,6 +5,7 @@ import math
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,10 @@ from kinetic.errors import ReceiptError
 from kinetic.proof.remote import RemoteBench, request_of
 from kinetic.receipts.record import seal
 from kinetic.receipts.verify import Outcome, Pin, verify
-from kinetic.types import ConstraintSpec, Finish
-from kinetic.web.sampling import ModelFacts
+from kinetic.types import ChatInput, ConstraintSpec, Finish
 from kinetic.web.llama_server.schema import read_completion
 from kinetic.web.openai.schema import Arrival, read_chat
+from kinetic.web.sampling import ModelFacts
 from tests.support.receipts import CHAT, SIGNER, TEXT
 
 ANY = Pin()
@@ -41,6 +42,8 @@ def test_a_conversation_is_asked_for_in_every_detail():
     request = receipt.request
     (inputs,) = asked.inputs
     theirs = request.inputs
+    assert isinstance(inputs, ChatInput)
+    assert isinstance(theirs, ChatInput)
     assert inputs.tools == theirs.tools
     assert inputs.template_kwargs == theirs.template_kwargs
     assert inputs.parallel_tool_calls
@@ -53,9 +56,9 @@ def test_a_conversation_is_asked_for_in_every_detail():
 
 
 def test_a_forced_call_names_its_function():
-    inputs = replace(
-        CHAT.request.inputs, tool_choice="function", function_name="weather"
-    )
+    asked = CHAT.request.inputs
+    assert isinstance(asked, ChatInput)
+    inputs = replace(asked, tool_choice="function", function_name="weather")
     _, body = request_of(with_request(CHAT, inputs=inputs))
     assert body["tool_choice"] == {"type": "function", "function": {"name": "weather"}}
 
@@ -102,11 +105,13 @@ def test_a_ban_is_asked_for_as_a_ban():
 
 
 class Server(HTTPServer):
-    answers: dict
-    seen: list
+    answers: dict[str, tuple[int, Any]]
+    seen: list[tuple[str, Any, str | None]]
 
 
 class _Handler(BaseHTTPRequestHandler):
+    server: Server
+
     def do_POST(self):
         length = int(self.headers["Content-Length"])
         body = json.loads(self.rfile.read(length))

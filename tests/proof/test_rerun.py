@@ -2,6 +2,7 @@
 
 import contextlib
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from tests.support.receipts import SIGNER, changed, leaves, resealed
 PINNED = Pin(public_key=SIGNER.public_key)
 ANY = Pin()
 SEEDED = SamplingParams(temperature=1.3, seed=7, top_k=0, top_p=1.0, min_p=0.0)
-QUIET = {"n_threads": 1, "show_progress": False}
+QUIET: dict[str, Any] = {"n_threads": 1, "show_progress": False}
 
 WEATHER = {
     "type": "function",
@@ -555,7 +556,23 @@ def test_extreme_sampler_values_end_in_words_or_tokens(receipts, bench):
         assert report.outcome in {Outcome.DIFFERS, Outcome.PROVEN, Outcome.UNDECIDED}
 
 
-ODD = [None, True, -1, 0, 1, 2**31 - 1, 0.5, "", "x", "\0", "-inf", [], [0], {}, "[]"]
+ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2**31 - 1,
+    0.5,
+    "",
+    "x",
+    "\0",
+    "-inf",
+    [],
+    [0],
+    {},
+    "[]",
+]
 
 
 def test_no_value_in_any_place_does_more_than_end_in_words(maker, bench):

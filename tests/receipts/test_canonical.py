@@ -2,6 +2,7 @@
 
 import math
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -90,7 +91,7 @@ def test_what_has_no_canonical_spelling_is_refused(value):
 
 
 def test_what_nests_too_deep_is_refused():
-    value: list = []
+    value: list[Any] = []
     for _ in range(100_000):
         value = [value]
     with pytest.raises(ReceiptError):

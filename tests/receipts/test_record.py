@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
@@ -9,10 +10,11 @@ from kinetic.errors import ReceiptError
 from kinetic.model.job import Job
 from kinetic.receipts import schema
 from kinetic.receipts.canonical import canonical
+from kinetic.receipts.checks import TOKENS_MAX
 from kinetic.receipts.record import RequestRecord, is_plain, json_text, seal, to_json
 from kinetic.types import ChatInput, GenerationRequest, SamplingParams
-from kinetic.web.sampling import SAMPLING as OPENAI
 from kinetic.web.llama_server.fields import SAMPLING as NATIVE
+from kinetic.web.sampling import SAMPLING as OPENAI
 from tests.support.receipts import CHAT, SIGNER, TEXT, changed, leaves, resealed
 
 
@@ -21,7 +23,7 @@ from tests.support.receipts import CHAT, SIGNER, TEXT, changed, leaves, resealed
 def test_a_receipt_reads_back_as_it_was(receipt, signer):
     text = json.dumps(seal(receipt, signer))
     found = schema.read(json.loads(text))
-    same = found.receipt
+    same: Any = found.receipt
     if receipt.request.constraint is not None:
         # Which field of a request held the constraint is nothing the answer knows.
         spec = replace(same.request.constraint, param="response_format")
@@ -60,6 +62,7 @@ def ordered(request):
 
 def test_the_time_zone_keeps_the_name_that_a_template_may_print():
     read = schema.read(seal(CHAT, None)).receipt.request.rendered_at
+    assert read is not None
     assert read == CHAT.request.rendered_at
     assert read.strftime("%Z %H:%M:%S.%f") == "CET 13:30:14.123456"
 
@@ -126,7 +129,7 @@ def test_whatever_shapes_an_answer_is_recorded(kind):
 # --- Reading what anybody may have written -------------------------------------------
 
 TRUE = seal(CHAT, SIGNER)
-VALUES = [
+VALUES: list[Any] = [
     None,
     True,
     -1,
@@ -208,12 +211,10 @@ def test_another_version_is_refused(version):
 
 
 def test_huge_lists_are_refused_by_their_length():
-    for path in (
-        ("output", "tokens"),
-        ("request", "prompt_tokens"),
-    ):
+    lists: list[tuple[str, ...]] = [("output", "tokens"), ("request", "prompt_tokens")]
+    for path in lists:
         with pytest.raises(ReceiptError, match="at most"):
-            schema.read(changed(TRUE, path, [1] * (schema.TOKENS_MAX + 1)))
+            schema.read(changed(TRUE, path, [1] * (TOKENS_MAX + 1)))
     for path in (("request", "stop"), ("request", "sampling", "samplers")):
         with pytest.raises(ReceiptError, match="to"):
             schema.read(changed(TRUE, path, ["x"] * 100_000))

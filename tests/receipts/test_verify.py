@@ -2,19 +2,19 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from kinetic.errors import ModelError, ReceiptError, RequestError
 from kinetic.receipts import reading, schema, signing
+from kinetic.receipts.compare import contradiction, tokens_to_draw
 from kinetic.receipts.record import seal
 from kinetic.receipts.verify import (
     Difference,
     Outcome,
     Pin,
     Rerun,
-    contradiction,
-    tokens_to_draw,
     verify,
 )
 from kinetic.types import Finish, ToolCall
@@ -202,7 +202,7 @@ def test_a_size_that_the_file_has_not_is_a_lie():
     assert outcome(value) is Outcome.DIFFERS
 
 
-DECISIVE = {
+DECISIVE: dict[str, Any] = {
     "llama_cpp_python": "0.4.0",
     "llama_cpp": "0.6.0",
     "features": "NEON = 1 |",
@@ -210,7 +210,7 @@ DECISIVE = {
     "plan": "alone",
     "gpu_layers": 99,
 }
-HARMLESS = {"kinetic": "0.2.0", "build": "00" * 32}
+HARMLESS: dict[str, Any] = {"kinetic": "0.2.0", "build": "00" * 32}
 
 
 @pytest.mark.parametrize("name", DECISIVE)

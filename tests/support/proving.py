@@ -61,7 +61,7 @@ class Maker:
         )
         self.engine = engine
         self.plan = plan or choose_plan(engine, try_it=True)[0]
-        self.deaths = []
+        self.deaths: list[object] = []
         self.system = ActorSystem(
             engine,
             engine.model,

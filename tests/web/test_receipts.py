@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.support.web_app import Script, delta, finished, talk
 RECEIPT = sealed_chat()
 EVENTS = (delta("Hel"), delta("lo"), replace(finished(), receipt=RECEIPT))
 MESSAGES = {"messages": [{"role": "user", "content": "Hi"}]}
-ROUTES = {
+ROUTES: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": MESSAGES,
     "/v1/completions": {"prompt": "Hi"},
     "/completion": {"prompt": "Hi"},
