@@ -13,7 +13,7 @@ from kinetic.errors import ReceiptError, RequestError, UnsupportedFeature
 from kinetic.proof.bench import BenchOptions, ModelBench
 from kinetic.receipts.verify import Outcome, Pin, verify
 from kinetic.types import ChatInput, ConstraintSpec, SamplingParams
-from tests.support import tiny_models
+from tests.support import drafts, tiny_models
 from tests.support.proving import chat, making, request, text
 from tests.support.receipts import SIGNER, changed, leaves, resealed
 
@@ -207,6 +207,29 @@ def test_taking_turns_is_its_own_plan(smollm2_path, bench):
     assert "plan alone, here uniform" in said(report)
     # On this machine both plans run the same kernels, so it agrees all the same.
     assert judged(receipt, bench, anyway=True).outcome is Outcome.PROVEN
+
+
+def test_drafted_answers_are_proven_by_undrafted_runs(smollm2_path, bench):
+    """Always drafted, also where it does not pay."""
+    texts = ("one two three, one two three, one two", "ab ab ab ab ab")
+    with making(smollm2_path, n_parallel=2, drafting=drafts.eager()) as maker:
+        asked = [
+            request(text(prompt), sampling=sampling, max_tokens=24)
+            for prompt in texts
+            for sampling in (SamplingParams(temperature=0), SEEDED)
+        ]
+        asked.append(
+            request(
+                chat("Count from one to ten."),
+                constraint=ConstraintSpec(kind="json_schema", source=SCHEMA),
+                stops=("zip",),
+            )
+        )
+        endings = [maker.submit(one) for one in asked]
+        ends = [end for ending in endings for end in ending.wait()]
+    assert sum(end.usage.n_accepted for end in ends) > 0
+    for end in ends:
+        assert_proven(end.receipt, bench)
 
 
 # --- Constraints and calls ----------------------------------------------------------

@@ -52,7 +52,16 @@ class Ending:
 class Maker:
     """Makes answers and their receipts, several at once."""
 
-    def __init__(self, path, *, template=None, signer=SIGNER, plan=None, **options):
+    def __init__(
+        self,
+        path,
+        *,
+        template=None,
+        signer=SIGNER,
+        plan=None,
+        drafting=None,
+        **options,
+    ):
         engine = LlamaEngine(
             Path(path),
             EngineOptions(
@@ -71,6 +80,7 @@ class Maker:
                 can_cut=engine.can_cut,
                 rules=state_rules(engine),
                 line_limit=64,
+                drafting=drafting,
                 on_death=lambda name, error: self.deaths.append((name, error)),
                 receipts=ReceiptFacts(
                     model_name=Path(path).name,
