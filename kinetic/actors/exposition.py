@@ -232,6 +232,15 @@ KINETIC: tuple[Spec | HistogramSpec, ...] = (
         read=_each("reason", REASONS, lambda view: view.totals.dropped),
     ),
     Spec(
+        name="kinetic_http_responses_total",
+        kind="counter",
+        meaning="HTTP responses, by status",
+        read=lambda source: [
+            ({"status": str(status)}, count)
+            for status, count in source.view.totals.responses
+        ],
+    ),
+    Spec(
         name="kinetic_slots",
         kind="gauge",
         meaning="Slots, by whether they make an answer",

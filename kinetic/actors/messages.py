@@ -446,6 +446,13 @@ class LineChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseSent:
+    """An HTTP response is complete, or its client is gone."""
+
+    status: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobDropped:
     """A job ended without a slot: "cancelled", "overloaded" or "stopping"."""
 
@@ -522,6 +529,7 @@ MetricsMessage = (
     CacheChanged
     | PassDone
     | LineChanged
+    | ResponseSent
     | JobDropped
     | GenerationStarted
     | GenerationMoved

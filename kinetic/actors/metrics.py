@@ -18,6 +18,7 @@ from kinetic.actors.messages import (
     LineChanged,
     MetricsMessage,
     PassDone,
+    ResponseSent,
     VectorsEnded,
     VectorsStarted,
 )
@@ -76,6 +77,8 @@ class Totals:
     """As OUTCOMES names them."""
     dropped: tuple[int, ...] = (0,) * len(REASONS)
     """As REASONS names them."""
+    responses: tuple[tuple[int, int], ...] = ()
+    """HTTP statuses that were sent, rising, with how often."""
 
     @property
     def cancelled(self) -> int:
@@ -160,10 +163,10 @@ class _Told:
 class Metrics(KineticActor):
     """Counts what the others tell and publishes it.
 
-    Hears: PassDone, LineChanged, JobDropped, GenerationStarted, -Moved, -Ended,
-    VectorsStarted, InputDone, VectorsEnded. The board's view is replaced as a whole
-    after each message: one assignment of a reference, so readers in other threads need
-    no lock and always see one moment.
+    Hears: PassDone, LineChanged, CacheChanged, JobDropped, ResponseSent,
+    GenerationStarted, -Moved, -Ended, VectorsStarted, InputDone, VectorsEnded. The
+    board's view is replaced as a whole after each message: one assignment of a
+    reference, so readers in other threads need no lock and always see one moment.
     """
 
     def __init__(self, n_slots: int, board: Board, on_death: OnDeath) -> None:
@@ -190,6 +193,10 @@ class Metrics(KineticActor):
                     n_running=message.n_running,
                     n_waiting=message.n_waiting,
                 )
+            case ResponseSent():
+                counts = dict(self.view.totals.responses)
+                counts[message.status] = counts.get(message.status, 0) + 1
+                self._count(responses=tuple(sorted(counts.items())))
             case JobDropped():
                 before = self.view.totals.dropped
                 self._count(dropped=_counted(before, REASONS, message.outcome))
@@ -346,7 +353,7 @@ class Metrics(KineticActor):
             n_prompt_done, n_generated, timings.prompt_s, timings.predicted_s
         )
 
-    def _count(self, **changes: float | tuple[int, ...]) -> None:
+    def _count(self, **changes: object) -> None:
         totals = replace(self.view.totals, **changes)  # type: ignore[arg-type]
         self.view = replace(self.view, totals=totals)
 

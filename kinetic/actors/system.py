@@ -23,6 +23,7 @@ from kinetic.actors.messages import (
     Failed,
     Job,
     KeepIdle,
+    ResponseSent,
     Sink,
     Submit,
     SubmitVectors,
@@ -202,6 +203,10 @@ class ActorSystem:
     def view(self) -> MetricsView:
         """The metrics now."""
         return self._board.view
+
+    def count_response(self, status: int) -> None:
+        """An HTTP response is complete."""
+        tell(self._peers.metrics, ResponseSent(status=status))
 
     def metrics_page(self) -> bytes:
         """All metrics now, in Prometheus' text format; no actor is asked."""

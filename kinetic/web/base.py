@@ -253,6 +253,10 @@ class ApiHandler(web.RequestHandler):
 
     # --- The client's life ----------------------------------------------------------
 
+    def on_finish(self) -> None:
+        """Count the response; called by Tornado behind its last byte."""
+        self.service.actors.count_response(self.get_status())
+
     def on_connection_close(self) -> None:
         """The client is gone: free its slot."""
         self._is_gone = True

@@ -110,6 +110,9 @@ class Actors(Protocol):
     def view(self) -> Shown:
         """The slots now."""
 
+    def count_response(self, status: int) -> None:
+        """An HTTP response is complete."""
+
     def metrics_page(self) -> bytes:
         """All metrics now, in Prometheus' text format."""
 

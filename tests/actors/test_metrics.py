@@ -15,6 +15,7 @@ from kinetic.actors.messages import (
     JobDropped,
     LineChanged,
     PassDone,
+    ResponseSent,
 )
 from kinetic.actors.metrics import OUTCOMES, REASONS, Board, Metrics, empty_view
 from kinetic.types import SamplingParams, Timings, Usage
@@ -248,3 +249,9 @@ def test_what_the_cache_holds_is_shown(metrics, board):
     )
     metrics.hear(told)
     assert board.view.cache == told
+
+
+def test_responses_are_counted_by_status(metrics, board):
+    for status in (400, 200, 200):
+        metrics.hear(ResponseSent(status=status))
+    assert board.view.totals.responses == ((200, 2), (400, 1))

@@ -52,6 +52,8 @@ class Script:
     requests: list[GenerationRequest] = field(default_factory=list)
     """What was to be built."""
     cancelled: list[KineticError] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+    """Of the responses that were sent."""
     _sinks: dict[str, Any] = field(default_factory=dict)
 
     # The prompt builder's side.
@@ -80,6 +82,9 @@ class Script:
 
     def forget(self, request_id: str, index: int) -> None:
         return
+
+    def count_response(self, status: int) -> None:
+        self.statuses.append(status)
 
     def parts(self) -> dict[str, Any]:
         """Further parts of the service."""

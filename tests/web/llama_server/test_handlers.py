@@ -390,3 +390,13 @@ def test_there_are_no_adapters():
 def test_health_is_what_llama_servers_clients_ask_for():
     found = good(ask("GET", "/health"))
     assert found == {"status": "ok", "slots_idle": 2, "slots_processing": 0}
+
+
+def test_every_response_is_counted_by_its_status():
+    script = Inside()
+    post("/completion", ASK, script=script)
+    post("/completion", {**ASK, "stream": True}, script=script)
+    post("/completion", {**ASK, "top_k": "x"}, script=script)
+    post("/infill", {}, script=script)
+    ask("GET", "/no-such-route", script=script)
+    assert script.statuses == [200, 200, 400, 501, 404]
