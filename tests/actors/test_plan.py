@@ -12,8 +12,8 @@ from kinetic.actors.plan import (
     uniform_plan,
     usable_prefix,
 )
-from kinetic.model.layout import Tile
 from kinetic.model.job import ImageSpan, Picture
+from kinetic.model.layout import Tile
 
 UNIFORM = uniform_plan(n_sequences=4)
 ALONE = alone_plan()
