@@ -9,6 +9,9 @@ from kinetic.types import SamplingParams
 from tests.support import tiny_models
 from tests.support.answers import running
 
+# Engine threads wait for each other by spinning: on a busy machine two are very slow.
+pytestmark = pytest.mark.timeout(300)
+
 SEEDED = SamplingParams(temperature=1.0, seed=7, top_k=0, top_p=1.0, min_p=0.0)
 MODELS = {
     "qwen3": tiny_models.qwen3,

@@ -18,6 +18,9 @@ from kinetic.types import ConstraintSpec, SamplingParams
 from tests.support import tiny_models
 from tests.support.answers import running
 
+# Engine threads wait for each other by spinning: on a busy machine two are very slow.
+pytestmark = pytest.mark.timeout(300)
+
 GREEDY = SamplingParams(temperature=0)
 SEEDED = SamplingParams(temperature=1.0, seed=7, top_k=0, top_p=1.0, min_p=0.0)
 EVERYTHING = SamplingParams(
