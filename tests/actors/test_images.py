@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 from kinetic.actors.plan import alone_plan, uniform_plan
+from kinetic.actors.scoring import score
 from kinetic.errors import InternalError, RequestError
 from kinetic.model.pictures import decode
 from kinetic.types import SamplingParams
 from tests.support import tiny_models, tiny_projectors
+from tests.support.native_images import last_row
 from tests.support.pictures import png
 from tests.support.seeing import PICTURE, seeing
 
@@ -143,6 +145,24 @@ def test_usage_counts_a_pictures_tokens(harness):
     answer = harness.answer(ASKED, CAT)
     assert answer.usage.n_prompt == len(ids)
     assert sum(span.tile.n_tokens for span in spans) == sum(i < 0 for i in ids)
+
+
+@pytest.mark.parametrize(
+    ("text", "pictures"),
+    [
+        (ASKED, (CAT,)),
+        (TWO, (FOX, DOG)),
+        (f"{PICTURE}{PICTURE} and {PICTURE}", (DOG, DOG, CAT)),
+    ],
+)
+def test_the_engines_own_helper_gives_the_same_bits(pair, harness, text, pictures):
+    row = last_row(
+        *pair, text.replace(PICTURE, "<__media__>"), [decode(p) for p in pictures]
+    )
+    answer = harness.answer(text, *pictures, max_tokens=1, n_logprobs=20)
+    (found,) = answer.logprobs
+    entry = score(harness.engine.vocab, row, found[0], found[1], 20)
+    assert found == (entry.token_id, entry.piece, entry.logprob, entry.top)
 
 
 @pytest.mark.parametrize("limit", [1, 5])
