@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kinetic.actors.exposition import KINETIC, LLAMA_SERVER, HistogramSpec, Spec
 from kinetic.web.fields import Field
-from kinetic.web.llama_server import fields as native
+from kinetic.web.llama_server import fields as native, sampling as native_sampling
 from kinetic.web.llama_server.embedding import EMBEDDING
 from kinetic.web.ollama import embed, fields as ollama
 from kinetic.web.openai.embeddings import EMBEDDINGS, REFUSED_EMBEDDINGS
@@ -108,7 +108,7 @@ def native_tables() -> Mapping[str, str]:
     """Every table of the page about llama-server's API by its name."""
     return {
         "native-request": field_table(native.REQUEST),
-        "native-sampling": field_table(native.SAMPLING),
+        "native-sampling": field_table(native_sampling.SAMPLING),
         "native-refused": refused_table(native.REFUSED),
         "native-differences": difference_table(),
     }

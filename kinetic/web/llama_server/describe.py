@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kinetic.web.llama_server.render import Settings
+from kinetic.web.llama_server.settings import Settings
 
 if TYPE_CHECKING:
     from kinetic.types import ModelInfo

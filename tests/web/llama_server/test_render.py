@@ -27,13 +27,12 @@ from kinetic.types import (
 )
 from kinetic.web.llama_server.render import (
     CompletionWriter,
-    Settings,
     Style,
-    float32,
     picked,
     probabilities,
 )
-from kinetic.web.openai.render import timings_json
+from kinetic.web.llama_server.settings import Settings, float32
+from kinetic.web.timings import timings_json
 
 
 def words(text: str) -> list[str]:

@@ -22,9 +22,9 @@ from kinetic.web.openai.render import (
     TextWriter,
     Totals,
     finish_reason,
-    timings_json,
 )
 from kinetic.web.openai.whole import WholeChat, WholeText
+from kinetic.web.timings import timings_json
 
 HEAD = Head(id="chatcmpl-1", created=1762171200, model="m", system_fingerprint="k")
 USAGE = Usage(n_prompt=25, n_cached=20, n_generated=3)
