@@ -539,9 +539,9 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
     options = serve_options(arguments)
     choose_library(options.model, options.pooling)
-    from kinetic import app
+    from kinetic import doctor
 
-    print(app.doctor(options))
+    print(doctor.report(options))
     return 0
 
 

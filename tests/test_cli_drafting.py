@@ -2,7 +2,7 @@
 
 import pytest
 
-from kinetic import app, cli
+from kinetic import cli, loading
 from kinetic.errors import ModelError
 from tests.support import tiny_models
 
@@ -59,7 +59,7 @@ def test_the_start_says_what_is_drafted_or_why_nothing_is(
 ):
     light = ["-c", "256", "-np", "2", "-t", "1"]
     with caplog.at_level("INFO", logger="kinetic"):
-        loaded = app.load(options(make(), *light, *flags))
+        loaded = loading.load(options(make(), *light, *flags))
     loaded.engine.close()
     assert loaded.info.n_draft == n_draft
     assert said in loaded.info.drafting

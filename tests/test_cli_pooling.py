@@ -2,7 +2,7 @@
 
 import pytest
 
-from kinetic import app, cli
+from kinetic import cli, loading
 from kinetic.errors import ModelError
 from tests.support import tiny_models
 
@@ -30,12 +30,12 @@ def test_pooling_is_the_files_unless_a_flag_says_so(flags, pooling, tmp_path):
 
 def test_vectors_of_a_file_that_does_not_say_how_need_a_pooling():
     with pytest.raises(ModelError, match="add --pooling mean, cls or last"):
-        app.load(options(tiny_models.qwen3(), "-c", "512", "--embeddings"))
+        loading.load(options(tiny_models.qwen3(), "-c", "512", "--embeddings"))
 
 
 @pytest.mark.parametrize("flags", [["--embedding"], ["--embeddings"]])
 def test_an_embedding_model_is_served_with_the_flag_as_without(flags):
-    loaded = app.load(options(tiny_models.bert_encoder(), *flags))
+    loaded = loading.load(options(tiny_models.bert_encoder(), *flags))
     try:
         assert loaded.info.kind == "embedding"
         assert loaded.info.pooling == "mean"
@@ -45,7 +45,9 @@ def test_an_embedding_model_is_served_with_the_flag_as_without(flags):
 
 
 def test_a_generator_can_be_served_for_vectors():
-    loaded = app.load(options(tiny_models.qwen3(), "-c", "512", "--pooling", "last"))
+    loaded = loading.load(
+        options(tiny_models.qwen3(), "-c", "512", "--pooling", "last")
+    )
     try:
         assert loaded.info.kind == "embedding"
         assert loaded.plan.name == "alone"

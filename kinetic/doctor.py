@@ -1,0 +1,48 @@
+"""`kinetic doctor`: the plan a model gets, why, and how memory fits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kinetic.loading import load
+from kinetic.model import ffi
+from kinetic.model.engine import MIB, free_memory, sequence_bytes
+
+if TYPE_CHECKING:
+    from kinetic.config import ServeOptions
+
+
+def report(options: ServeOptions) -> str:
+    """What `kinetic doctor` prints: the plan, why, and how memory fits."""
+    free = free_memory()
+    loaded = load(options)
+    try:
+        engine, info = loaded.engine, loaded.info
+        per_slot = sequence_bytes(engine.metadata, engine.architecture, engine.n_ctx)
+        versions = ffi.library_versions()
+        lines = [
+            ("model", f"{info.path}"),
+            ("", f"{info.description}, {info.n_params / 1e6:.0f} M parameters"),
+            ("serves", info.kind),
+            ("plan", info.plan),
+            ("because", info.plan_reason),
+            ("drafting", info.drafting),
+            ("engine", f"llama-cpp-python {versions['llama_cpp_python']}"),
+            ("", f"{versions['system_info']}"),
+            ("", f"libraries in {ffi.library_folder()}"),
+            ("openmp", "yes: slower with actors" if ffi.has_openmp() else "no"),
+            ("threads", str(engine.options.n_threads)),
+            ("slots", f"{engine.n_sequences} of {engine.n_ctx} tokens"),
+            ("memory", f"{free // MIB} MiB free before loading"),
+            ("", f"{info.size_bytes // MIB} MiB for the weights"),
+            ("", f"{per_slot // MIB} MiB for each slot's full context"),
+            ("family", f"{loaded.template.family} calls"),
+        ]
+        if loaded.projector is not None:
+            kind = loaded.projector.kind
+            lines.append(("images", f"{info.projector_path} ({kind})"))
+    finally:
+        if loaded.projector is not None:
+            loaded.projector.close()
+        loaded.engine.close()
+    return "\n".join(f"{name:10} {text}" for name, text in lines)
