@@ -42,9 +42,10 @@ from kinetic.model.gbnf.passes import (
     is_nullable,
 )
 
-MAX_ROUNDS = 24
-PEELING_ROUNDS = 10
-"""Rounds in which sequences lose their last item; then they are taken apart."""
+ROUNDS = range(3, 25)
+"""Fewest and most attempts to find parts that fit, by the grammar's size."""
+MAX_WORK = 60_000
+"""Expressions looked at in all attempts together, about a second's."""
 MAX_PAIRS = 100_000
 
 
@@ -76,8 +77,11 @@ def lexed(grammar: Gbnf) -> Lexed:
         return _as_lexed(
             _Shaper(grammar, regular, split, peel=True).shape(), rules, empties
         )
-    for round_number in range(MAX_ROUNDS):
-        shaper = _Shaper(grammar, regular, split, peel=round_number < PEELING_ROUNDS)
+    n_rounds = max(ROUNDS.start, min(MAX_WORK // len(nodes), ROUNDS.stop - 1))
+    for round_number in range(n_rounds):
+        # Sequences lose their last item at first, and are taken apart later.
+        peel = round_number < n_rounds // 2
+        shaper = _Shaper(grammar, regular, split, peel=peel)
         shaped = shaper.shape()
         graph = _Graph(shaped, empties)
         try:

@@ -66,8 +66,9 @@ def checked_lark(
             start = re.compile(r"\s*").match(text, at)
             begin = start.end() if start is not None else at
             schema, at = decoder.raw_decode(text, begin)
-        except RecursionError as error:
-            reason = f"the schema nests deeper than {limits.max_depth} schemas"
+        except (RecursionError, ValueError) as error:
+            deep = isinstance(error, RecursionError)
+            reason = "the schema nests too deep" if deep else "the schema is not JSON"
             raise SchemaError(reason, "", field=fields.get(rule, param)) from error
         try:
             checked = check_schema(

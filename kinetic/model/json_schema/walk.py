@@ -1,0 +1,295 @@
+"""Walks a schema with a stack of its own, and builds its checked form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kinetic.model.json_schema import blanks, keywords, kinds, values
+from kinetic.model.json_schema.combined import ANYWHERE, Patterns
+from kinetic.model.json_schema.errors import SchemaError, pointer
+from kinetic.model.json_schema.references import References, check_circles
+from kinetic.model.json_schema.unions import Unions
+from kinetic.model.json_schema.values import Literals, SchemaLimits
+
+Schema = dict[str, Any] | bool
+
+
+@dataclass(slots=True)
+class Task:
+    """A schema to be looked at, and where its result is to go."""
+
+    raw: Any
+    path: str
+    depth: int
+    alone: bool
+    """No other schema bears on the same value."""
+    into: dict[str, Any] | list[Any]
+    at: Any
+    in_resource: bool = False
+    """Below a nested `$id`, where `#` means something else."""
+    number: int = field(default=0)
+
+
+class Walk:
+    """One schema being checked and rewritten; raises SchemaError throughout."""
+
+    def __init__(self, raw: Any, limits: SchemaLimits, *, bound_blanks: bool) -> None:
+        self._raw = raw
+        self.limits = limits
+        self.bound_blanks = bound_blanks
+        self._literals = Literals(limits)
+        self._references = References(raw)
+        self._defs: dict[str, Any] = {}
+        self._names: dict[tuple[str, bool], str] = {}
+        self._todo: list[Task] = []
+        self.places: list[tuple[str, Any, Any]] = []
+        self._same_value: dict[int, list[tuple[int | str, str]]] = {}
+        """By task: tasks and definitions that bear on the same value, with paths."""
+        self._def_tasks: dict[str, int] = {}
+        self._one_ofs: list[tuple[dict[str, Any], str]] = []
+        self._narrowed: dict[int, frozenset[str]] = {}
+        self._shared: list[tuple[str, Any, Any, str]] = []
+        """Where schemas stand that may share a value with others: by name and path."""
+
+    def schema(self) -> Schema:
+        """The whole result."""
+        box: dict[str, Any] = {}
+        self._add(Task(self._raw, "", 1, alone=True, into=box, at="root"))
+        while self._todo:
+            task = self._todo.pop()
+            checked = self._checked(task)
+            task.into[task.at] = checked
+            if isinstance(checked, dict) and not checked.keys().isdisjoint(
+                keywords.COMBINING
+            ):
+                own_name = f"\0{task.number}"
+                self._shared.append((own_name, task.into, task.at, task.path))
+        check_circles(self._same_value, self._def_tasks)
+        Patterns(self._defs).check(
+            (name, into[at], path) for name, into, at, path in self._shared
+        )
+        unions = Unions(self._defs, self._narrowed)
+        for schema, path in self._one_ofs:
+            _decide(schema, path, unions)
+        root: Schema = box["root"]
+        if self._defs:
+            root = {**root, "$defs": self._defs} if isinstance(root, dict) else root
+        return root
+
+    def _add(self, task: Task) -> int:
+        self.places.append((task.path, task.into, task.at))
+        if len(self.places) > self.limits.max_schemas:
+            reason = f"there are more than {self.limits.max_schemas} schemas in it"
+            raise SchemaError(reason, task.path)
+        if task.depth > self.limits.max_depth:
+            reason = f"schemas nest deeper than {self.limits.max_depth}"
+            raise SchemaError(reason, task.path)
+        task.number = len(self.places)
+        self._todo.append(task)
+        return task.number
+
+    def below(
+        self, task: Task, raw: Any, into: Any, at: Any, *steps: str | int
+    ) -> None:
+        """Add a schema for a part of the value."""
+        path = pointer(task.path, *steps)
+        if not task.alone:
+            name = str(at) if steps[0] == "properties" else ANYWHERE
+            self._shared.append((name, into, at, path))
+        self._add(
+            Task(
+                raw,
+                path,
+                task.depth + 1,
+                alone=task.alone,
+                into=into,
+                at=at,
+                in_resource=task.in_resource,
+            )
+        )
+
+    def _beside(
+        self, task: Task, raw: Any, into: Any, at: Any, alone: bool, *steps: str | int
+    ) -> None:
+        """Add a schema for the same value."""
+        path = pointer(task.path, *steps)
+        inner = Task(
+            raw,
+            path,
+            task.depth + 1,
+            alone=alone,
+            into=into,
+            at=at,
+            in_resource=task.in_resource,
+        )
+        number = self._add(inner)
+        self._same_value.setdefault(task.number, []).append((number, path))
+
+    def _checked(self, task: Task) -> Schema:
+        raw = task.raw
+        if isinstance(raw, bool):
+            return self._any(task) if raw else False
+        if not isinstance(raw, dict):
+            reason = (
+                f"a schema must be an object or a boolean, not {json.dumps(raw)[:60]}"
+            )
+            raise SchemaError(reason, task.path)
+        if task.path and isinstance(raw.get("$id", raw.get("id")), str):
+            task.in_resource = True
+        # Generators of tool definitions write null for what they leave out.
+        given = {k: v for k, v in raw.items() if v is not None or k == "const"}
+        keyword = keywords.refused(given)
+        if keyword is not None:
+            reason = f'the keyword "{keyword}" is not supported'
+            raise SchemaError(reason, pointer(task.path, keyword))
+        says = {k: v for k, v in given.items() if k in keywords.ENFORCED}
+        if not says:
+            return self._any(task)
+        return self._object_schema(task, says)
+
+    def _any(self, task: Task) -> Schema:
+        if not (task.alone and self.bound_blanks):
+            return True
+        self._defs.setdefault(blanks.ANY, blanks.any_value())
+        return {"$ref": f"#/$defs/{blanks.ANY}"}
+
+    def _object_schema(self, task: Task, says: dict[str, Any]) -> Schema:
+        combining = [keyword for keyword in keywords.COMBINING if keyword in says]
+        # `{"allOf": [x]}` and `{"anyOf": [...]}` by themselves add nothing.
+        rest = [keyword for keyword in says if keyword not in {*combining, "type"}]
+        single = len(combining) == 1 and not rest
+        if single and combining == ["allOf"]:
+            single = isinstance(says["allOf"], list) and len(says["allOf"]) == 1
+        inner_alone = task.alone and single
+        task.alone = task.alone and not combining
+        out: dict[str, Any] = {}
+        allowed = self._types(task, says, out)
+        for keyword, value in says.items():
+            match keyword:
+                case "$ref":
+                    self._reference(task, says, out, inner_alone)
+                case "allOf" | "anyOf" | "oneOf":
+                    self._combined(task, keyword, value, out, inner_alone)
+                case "const":
+                    path = pointer(task.path, "const")
+                    out["const"] = self._literals.checked(value, path)
+                case "enum":
+                    out["enum"] = self._enum(task, value)
+                case _:
+                    pass
+        if _may_be(allowed, "integer", "number"):
+            out |= values.numbers(says, task.path, allowed, alone=task.alone)
+        if _may_be(allowed, "string"):
+            kinds.string(
+                self, task, says, out, free="enum" not in says and "const" not in says
+            )
+        if _may_be(allowed, "array"):
+            kinds.array(self, task, says, out)
+        if _may_be(allowed, "object"):
+            kinds.object_(self, task, says, out)
+        # llguidance takes properties in the order in which keywords bring them.
+        for keyword in sorted(out, key=_place(says)):
+            out[keyword] = out.pop(keyword)
+        return out
+
+    def _types(
+        self, task: Task, says: Mapping[str, Any], out: dict[str, Any]
+    ) -> tuple[str, ...]:
+        """The types allowed; none named means all."""
+        if "type" in says:
+            names = values.types(says["type"], pointer(task.path, "type"))
+            out["type"] = names[0] if len(names) == 1 else list(names)
+            return names
+        # Who describes an object's properties alone means an object.
+        for name, words in (("object", keywords.OBJECT), ("array", keywords.ARRAY)):
+            if task.alone and says.keys() <= set(words):
+                out["type"] = name
+                self.narrow(out, "type")
+                return (name,)
+        return ()
+
+    def narrow(self, out: dict[str, Any], keyword: str) -> None:
+        """Remember a keyword that the client did not write."""
+        known = self._narrowed.get(id(out), frozenset())
+        self._narrowed[id(out)] = known | {keyword}
+
+    def _enum(self, task: Task, given: Any) -> list[Any]:
+        path = pointer(task.path, "enum")
+        if not isinstance(given, list) or not given:
+            raise SchemaError('"enum" must be a list of values, at least one', path)
+        return [
+            self._literals.checked(v, pointer(path, i)) for i, v in enumerate(given)
+        ]
+
+    # --- Several schemas for one value ----------------------------------------------
+
+    def _reference(
+        self, task: Task, says: Mapping[str, Any], out: dict[str, Any], alone: bool
+    ) -> None:
+        path = pointer(task.path, "$ref")
+        target, where, in_resource = self._references.found(
+            says["$ref"], path, in_resource=task.in_resource
+        )
+        key = (where, alone)
+        if key not in self._names:
+            name = f"d{len(self._names)}"
+            self._names[key] = name
+            self._defs[name] = None
+            self._def_tasks[name] = self._add(
+                Task(
+                    target,
+                    where,
+                    1,
+                    alone=alone,
+                    into=self._defs,
+                    at=name,
+                    in_resource=in_resource,
+                )
+            )
+        name = self._names[key]
+        out["$ref"] = f"#/$defs/{name}"
+        self._same_value.setdefault(task.number, []).append((name, path))
+
+    def _combined(
+        self, task: Task, keyword: str, given: Any, out: dict[str, Any], alone: bool
+    ) -> None:
+        path = pointer(task.path, keyword)
+        if not isinstance(given, list) or not given:
+            raise SchemaError(
+                f'"{keyword}" must be a list of schemas, at least one', path
+            )
+        out[keyword] = [None] * len(given)
+        for i, raw in enumerate(given):
+            self._beside(task, raw, out[keyword], i, alone, keyword, i)
+        if keyword == "oneOf":
+            self._one_ofs.append((out, path))
+
+
+def _place(says: Mapping[str, Any]) -> Callable[[str], int]:
+    """Where a keyword stands among the client's; what was added comes behind."""
+    places = {keyword: i for i, keyword in enumerate(says)}
+    return lambda keyword: places.get(keyword, len(places))
+
+
+def _may_be(allowed: tuple[str, ...], *names: str) -> bool:
+    return not allowed or any(name in allowed for name in names)
+
+
+def _decide(schema: dict[str, Any], path: str, unions: Unions) -> None:
+    """Take oneOf for anyOf where no answer can match two of its schemas."""
+    options = schema["oneOf"]
+    pair = unions.first_pair(options)
+    if pair is not None:
+        reason = (
+            f'"oneOf" is not supported here: schemas {pair[0]} and {pair[1]} are not'
+            ' plainly exclusive (use "anyOf", or a "const" that differs)'
+        )
+        raise SchemaError(reason, path)
+    if "anyOf" in schema:
+        schema.setdefault("allOf", []).append({"anyOf": schema.pop("oneOf")})
+    for keyword in list(schema):
+        name = "anyOf" if keyword == "oneOf" else keyword
+        schema[name] = schema.pop(keyword)
