@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
@@ -47,6 +48,9 @@ FORMAT = 1
 MAX_BLAMED = 300
 """Schemas looked at, about 1 ms each, to find the one that cannot be enforced."""
 
+MAX_SHARED_S = 0.5
+"""Time of masks after which what matchers share is given up; about 20 MB."""
+
 JSON_GAP = r"[ \t\r\n]{1,8}"
 GRAMMAR_GAP = r"\n{1,2}"
 
@@ -61,24 +65,49 @@ class ConstraintLimits:
 
 
 class Constraint:
-    """What an answer is held to; immutable, shared between threads."""
+    """What an answer is held to; any thread, shared by generations.
+
+    llguidance's copies share what their lexer has learnt, which makes masks cheap, and
+    its limits, which would let one answer spoil another. So what is shared is given up
+    once it has grown, and an answer that meets a limit goes on with a new matcher: it
+    fails only where a matcher that has learnt nothing fails too.
+    """
 
     def __init__(
         self,
         key: str,
         tokens: guidance.Tokens,
         ends: frozenset[int],
-        start: llguidance.LLMatcher,
+        make: Callable[[], llguidance.LLMatcher],
     ) -> None:
         self.key = key
         """Hash of everything that decides which answers are allowed."""
-        self._tokens = tokens
-        self._ends = ends
-        self._start = start
+        self.tokens = tokens
+        self.ends = ends
+        self.make = make
+        """Compiles once more: a matcher that shares nothing. May take a second."""
+        self._lock = threading.Lock()
+        self._shared: llguidance.LLMatcher | None = make()
+        self._spent_s = 0.0
 
     def matcher(self) -> Matcher:
         """A matcher at the answer's beginning."""
-        return Matcher(self._tokens, self._ends, self._start.deep_copy())
+        with self._lock:
+            if self._shared is None:
+                self._shared = self.make()
+                self._spent_s = 0.0
+            return Matcher(self, self._shared.deep_copy())
+
+    def spend(self, mask_s: float) -> None:
+        """Count the time that a matcher's masks took, which grows with its lexer."""
+        self._spent_s += mask_s
+        if self._spent_s > MAX_SHARED_S:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Let the next matcher start from a lexer that has learnt nothing."""
+        with self._lock:
+            self._shared = None
 
 
 class Matcher:
@@ -87,16 +116,12 @@ class Matcher:
     Thread: one at a time.
     """
 
-    def __init__(
-        self,
-        tokens: guidance.Tokens,
-        ends: frozenset[int],
-        native: llguidance.LLMatcher,
-    ) -> None:
-        self._tokens = tokens
-        self._ends = ends
+    def __init__(self, constraint: Constraint, native: llguidance.LLMatcher) -> None:
+        self._constraint = constraint
         self._native = native
-        self._masker = guidance.Masker(tokens.n_vocab)
+        self._renewed_at: int | None = None
+        self._accepted: list[int] = []
+        self._masker = guidance.Masker(constraint.tokens.n_vocab)
 
     def mask(self, row: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """The row [n_vocab] with -inf for each token that is not allowed now; new.
@@ -105,17 +130,45 @@ class Matcher:
         Raises RequestError if the constraint is too complex at this point, and
         InternalError if it allows nothing.
         """
-        self._masker.fill(self._native)
+        self._fill()
         if self._masker.is_empty():
             raise InternalError("the constraint allows no token here")
         return self._masker.applied(row)
 
     def accept(self, token: int) -> None:
         """Go on behind a token; raises InternalError if it is not allowed."""
-        guidance.check(self._native)
         if not self._native.consume_token(token):
+            self._renew()
+            if not self._native.consume_token(token):
+                guidance.check(self._native)
+                raise InternalError(f"the constraint does not allow token {token} here")
+        self._accepted.append(token)
+
+    def _fill(self) -> None:
+        start = time.perf_counter()
+        self._masker.fill(self._native)
+        if self._native.is_error():
+            self._renew()
+            self._masker.fill(self._native)
             guidance.check(self._native)
-            raise InternalError(f"the constraint does not allow token {token} here")
+        self._constraint.spend(time.perf_counter() - start)
+
+    def _renew(self) -> None:
+        """Behind a limit, go on with a matcher that has learnt nothing.
+
+        Raises what is wrong if that is no remedy: at no limit, and where such a one
+        has failed already.
+        """
+        n_accepted = len(self._accepted)
+        if self._renewed_at == n_accepted or not guidance.is_limit(self._native):
+            guidance.check(self._native)
+            return
+        self._renewed_at = n_accepted
+        self._constraint.give_up()
+        self._native = self._constraint.make()
+        if self._native.try_consume_tokens(self._accepted) < n_accepted:
+            guidance.check(self._native)
+            raise InternalError("the constraint does not allow what it allowed before")
 
     @property
     def is_complete(self) -> bool:
@@ -124,9 +177,10 @@ class Matcher:
             return False
         if self._native.is_stopped():
             return True
-        self._masker.fill(self._native)
+        self._fill()
         allowed = self._masker.allowed()
-        return int(allowed.sum()) == sum(bool(allowed[end]) for end in self._ends)
+        ends = self._constraint.ends
+        return int(allowed.sum()) == sum(bool(allowed[end]) for end in ends)
 
     def forced(self) -> tuple[int, ...]:
         """Tokens that the text must go on with, as the model would cut it.
@@ -139,7 +193,7 @@ class Matcher:
         text = ahead.compute_ff_bytes()
         if ahead.is_error() or not text:
             return ()
-        return tuple(self._tokens.canonical(text)[:-1])
+        return tuple(self._constraint.tokens.canonical(text)[:-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,12 +300,12 @@ class ConstraintCompiler:
             raise RequestError(f"{where}: {error}", param=where) from error
         except GbnfError as error:
             raise RequestError(f"{param}: {error}", param=param) from error
+        make_native = partial(self._native, source.lark)
         try:
-            native = self._native(source.lark)
+            made = Constraint(key, self._tokens(), self._vocab.ends, make_native)
         except guidance.GrammarRefusedError as error:
             where, path, reason = self._blamed(source, param, str(error))
             raise RequestError(f"{where}: {reason}{path}", param=where) from error
-        made = Constraint(key, self._tokens(), self._vocab.ends, native)
         self._cache.put(made)
         return made
 

@@ -351,6 +351,31 @@ def test_a_limit_passed_inside_an_answer_ends_it_with_an_error():
         go_on()
 
 
+def test_an_answer_that_needs_much_does_not_spoil_others():
+    native = NativeLimits(max_lexer_states=400)
+    compiler = new_compiler(limits=ConstraintLimits(native=native))
+    schema = json.dumps({"type": "string", "maxLength": 5000})
+    constraint = compiler.compile(ConstraintSpec(kind="json_schema", source=schema))
+    row = np.zeros(257, np.float32)
+
+    def n_steps(text: bytes) -> int:
+        matcher = constraint.matcher()
+        for at, byte in enumerate(text):
+            try:
+                matcher.mask(row)
+            except RequestError:
+                return at
+            matcher.accept(byte)
+        return len(text)
+
+    # What the library's copies share is full behind the first hundred characters.
+    lengths = [n_steps(b'"' + letter * 100) for letter in (b"a", b"b", b"c")]
+    assert lengths == [101, 101, 101]
+    endless = [n_steps(b'"' + b"x" * 1000) for _ in range(2)]
+    assert endless[0] == endless[1]
+    assert 300 < endless[0] < 400
+
+
 def test_a_model_without_an_end_cannot_be_held():
     compiler = new_compiler()
     compiler._vocab.ends = frozenset()

@@ -18,11 +18,11 @@ _RUN: Final = r"(?:[ \t]{0,16}|(?:[ \t]{0,16}\r?\n){1,16}[ \t]{0,64})"
 INSIDE: Final = rf"^(?:{_RUN}[^ \t\r\n])*{_RUN}$"
 """Text with at most 16 blanks in a row, 16 line breaks, and 64 blanks behind those."""
 
-SHORT: Final = 64
-"""Strings of at most so many characters need no bound."""
-LONG: Final = 16
-"""Strings of more characters at least have none: llguidance cannot tell whether long
-texts within it exist."""
+NOT_EMPTY: Final = rf"^(?:{_RUN}[^ \t\r\n])+{_RUN}$"
+"""The same with some character that is no blank.
+
+A length beside a pattern would make each mask inside the string ten times as dear.
+"""
 
 ANY: Final = "any"
 """Name of the definition of any value, strings in it bounded."""

@@ -5,7 +5,6 @@ Each function adds what a schema says of one type to its checked form.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +21,11 @@ def string(
     """Add what is said of strings; `free` ones get bounds on their blanks."""
     lengths = values.counts(says, task.path, "minLength", "maxLength")
     patterns, native = values.text_patterns(says, task.path)
-    bound = walk.bound_blanks and task.alone and free
-    fits = lengths.get("minLength", 0) <= blanks.LONG
-    is_short = lengths.get("maxLength", math.inf) <= blanks.SHORT
-    if bound and fits and not (patterns or native or is_short):
-        patterns.append(blanks.INSIDE)
+    least = lengths.get("minLength", 0)
+    is_bounded = patterns or native or least > 1 or "maxLength" in lengths
+    if walk.bound_blanks and task.alone and free and not is_bounded:
+        patterns.append(blanks.NOT_EMPTY if least else blanks.INSIDE)
+        lengths = {}
     out |= lengths
     if native is not None:
         out["format"] = native

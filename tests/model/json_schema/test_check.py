@@ -107,6 +107,12 @@ def test_strings_that_the_schema_describes_have_its_bounds_alone(schema):
     assert is_valid(schema, json.dumps(f"x{' ' * 30}y"))
 
 
+def test_a_string_of_one_character_at_least_is_not_just_blanks():
+    schema = {"type": "string", "minLength": 1}
+    assert is_valid(schema, '" a "')
+    assert not is_valid(schema, '""')
+
+
 def test_keys_of_maps_have_bounds():
     assert is_valid({"type": "object"}, '{"a b": 1}')
     assert not is_valid({"type": "object"}, f'{{"a{" " * 17}": 1}}')
