@@ -7,7 +7,7 @@ ARGS ?=
 FIRST_TESTS := tests/test_repository.py $(wildcard tests/docs)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-fast check lint type fmt bench peer constraints clean
+.PHONY: help install serve test test-fast conformance check lint type fmt bench peer constraints clean
 
 help:  ## List the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,11 +31,14 @@ $(READY): pyproject.toml constraints.txt scripts/build_engine.py
 serve: install  ## Serve a model: make serve ARGS="model.gguf --port 8080"
 	$(BIN)/kinetic serve $(ARGS)
 
-test: check  ## Check, then run every test
-	$(BIN)/pytest
+test: check  ## Check, then run every test that needs nobody else's program
+	$(BIN)/pytest -m "not conformance"
 
 test-fast: install  ## Run the tests that need no model, in seconds
 	$(BIN)/pytest -m "not model and not slow and not conformance and not device"
+
+conformance: install  ## Compare with llama-server (make peer), and ask a real Prometheus
+	$(BIN)/pytest -m conformance $(ARGS)
 
 check: lint type  ## Lint, types, import directions, docs
 	$(BIN)/lint-imports --no-logo
