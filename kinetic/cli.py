@@ -370,6 +370,15 @@ def _server_flags(command: argparse.ArgumentParser) -> None:
 def _draft_flags(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("drafting (it never changes an answer)")
     group.add_argument(
+        "-md",
+        "--model-draft",
+        "--spec-draft-model",
+        type=Path,
+        metavar="FILE",
+        help="a smaller model with the same vocabulary that guesses too, where that"
+        " pays",
+    )
+    group.add_argument(
         "--draft-max",
         "--draft",
         "--draft-n",
@@ -441,6 +450,7 @@ def serve_options(arguments: argparse.Namespace) -> ServeOptions:
         cache_disk_bytes=_mib(named.get("cache_disk")),
         draft_max=named.get("draft_max", 8),
         draft_min=_draft_min(named),
+        draft_model=_draft_model(named),
         show_prompts=named.get("show_prompts", False),
         sign_key=named.get("sign_key"),
         probe=not arguments.no_probe,
@@ -463,6 +473,17 @@ def _draft_min(named: dict[str, Any]) -> int:
             " made"
         )
     return max(least, 1)
+
+
+def _draft_model(named: dict[str, Any]) -> Path | None:
+    given: Path | None = named.get("model_draft")
+    if given is None:
+        return None
+    if named.get("draft_max") == 0:
+        raise ModelError(
+            f"--model-draft {given} has nothing to do where drafts are off"
+        )
+    return store.locate(given)
 
 
 def _mib(count: int | None) -> int | None:

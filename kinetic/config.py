@@ -55,6 +55,8 @@ class ServeOptions:
     """Most tokens that are guessed and checked in one pass; 0 drafts nothing."""
     draft_min: int = 1
     """Shorter drafts are not made."""
+    draft_model: Path | None = None
+    """A smaller model that guesses too."""
     show_prompts: bool = False
     """/slots shows prompts (behind the key, where there is one)."""
     sign_key: Path | None = None

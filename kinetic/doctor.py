@@ -44,5 +44,7 @@ def report(options: ServeOptions) -> str:
     finally:
         if loaded.projector is not None:
             loaded.projector.close()
+        if loaded.drafts.model is not None:
+            loaded.drafts.model.close()
         loaded.engine.close()
     return "\n".join(f"{name:10} {text}" for name, text in lines)

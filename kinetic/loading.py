@@ -8,7 +8,6 @@ import shutil
 import sys
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,8 @@ from tqdm import tqdm
 
 from kinetic import __version__, paths
 from kinetic.actors.cache import CacheOptions
-from kinetic.actors.drafting import Drafting, DraftOptions, TextDrafter, why_off
+from kinetic.actors.draft_setup import DraftSetup, set_up
+from kinetic.actors.drafting import DraftOptions
 from kinetic.actors.kept import StateRules
 from kinetic.actors.plan import BatchPlan, alone_plan, uniform_plan
 from kinetic.errors import ModelError
@@ -52,6 +52,7 @@ class Loaded:
     plan: BatchPlan
     verdict: Verdict
     info: ModelInfo
+    drafts: DraftSetup
     projector: Projector | None = None
     """Reads pictures for the model."""
 
@@ -174,18 +175,22 @@ def _describe(
     plan, verdict = choose_plan(engine, try_it=options.probe)
     remembered = " (remembered)" if verdict.is_remembered else ""
     _log.info("plan: %s, %s%s", plan.name, verdict.reason, remembered)
-    _log.info("drafting: %s", drafting(engine, options, plan)[1])
     template = chat_template(engine, options.chat_template)
     info = model_info(engine, options, template, plan, verdict)
     if projector is not None:
         path = str(projector.path)
         info = replace(info, has_vision=True, projector_path=path)
+    chosen = DraftOptions(most=options.draft_max, least=options.draft_min)
+    drafts = set_up(engine, plan, chosen, options.draft_model)
+    _log.info("drafting: %s", drafts.how)
+    info = replace(info, n_draft=drafts.n_draft, drafting=drafts.how)
     return Loaded(
         engine=engine,
         template=template,
         plan=plan,
         verdict=verdict,
         info=info,
+        drafts=drafts,
         projector=projector,
     )
 
@@ -242,24 +247,6 @@ def cache_options(
     )
 
 
-def drafting(
-    engine: LlamaEngine, options: ServeOptions, plan: BatchPlan
-) -> tuple[Drafting | None, str]:
-    """How slots draft (None: not at all), and what there is to say about it."""
-    chosen = DraftOptions(most=options.draft_max, least=options.draft_min)
-    n_rows = plan.rows_per_sequence
-    if engine.kind != "text":
-        return None, "off: nothing is generated"
-    if why := why_off(chosen, n_rows=n_rows, can_cut=engine.can_cut):
-        return None, f"off: {why}"
-    found = Drafting(make=partial(TextDrafter, options=chosen), most=chosen.most)
-    most = min(chosen.most, n_rows - 1)
-    rule = "from repeated text and constraints, where it pays"
-    if engine.model.n_swa > 0:
-        rule += ", but not behind a sliding window that was put back"
-    return found, f"up to {most} tokens {rule}"
-
-
 def _free_disk(folder: Path) -> int:
     """Free bytes where a folder is or would be."""
     for place in (folder, *folder.parents):
@@ -277,8 +264,6 @@ def model_info(
 ) -> ModelInfo:
     """What the handlers tell of the model."""
     model, vocab, path = engine.model, engine.vocab, Path(options.model)
-    drafts, how = drafting(engine, options, plan)
-    n_rows = plan.rows_per_sequence
     return ModelInfo(
         id=options.alias or model_stem(path.name),
         path=str(path),
@@ -304,8 +289,6 @@ def model_info(
         eos_token=vocab.text(vocab.eos),
         plan=plan.name,
         plan_reason=verdict.reason,
-        n_draft=0 if drafts is None else min(drafts.most, n_rows - 1),
-        drafting=how,
         pooling=engine.serving.pooling,
         n_vector=engine.n_vector,
         gives_probabilities=engine.serving.gives_probabilities,

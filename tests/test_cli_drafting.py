@@ -3,7 +3,7 @@
 import pytest
 
 from kinetic import cli, loading
-from kinetic.errors import ModelError
+from kinetic.errors import KineticError, ModelError
 from tests.support import tiny_models
 
 
@@ -64,3 +64,38 @@ def test_the_start_says_what_is_drafted_or_why_nothing_is(
     assert loaded.info.n_draft == n_draft
     assert said in loaded.info.drafting
     assert f"drafting: {loaded.info.drafting}" in caplog.text
+
+
+LIGHT = ("-c", "256", "-np", "2", "-t", "1")
+
+
+def test_a_draft_model_is_loaded_and_named():
+    draft = tiny_models.qwen3_draft()
+    loaded = loading.load(options(tiny_models.qwen3(), *LIGHT, "-md", str(draft)))
+    assert loaded.drafts.model is not None
+    assert f"constraints and {draft.name}" in loaded.info.drafting
+    loaded.drafts.model.close()
+    loaded.engine.close()
+
+
+def test_a_draft_model_is_not_loaded_where_nothing_is_drafted():
+    draft = str(tiny_models.qwen3_draft())
+    flags = [*LIGHT, "--no-probe", "--model-draft", draft]
+    loaded = loading.load(options(tiny_models.qwen3(), *flags))
+    loaded.engine.close()
+    assert loaded.drafts.model is None
+    assert loaded.info.n_draft == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "flags", "said"),
+    [
+        (tiny_models.llama3, [], "their vocabularies differ"),
+        (tiny_models.qwen3, [], "cannot draft for itself"),
+        (tiny_models.qwen3_draft, ["--no-draft"], "drafts are off"),
+        (lambda: "nowhere.gguf", [], "nowhere.gguf"),
+    ],
+)
+def test_a_draft_model_that_cannot_be_is_refused_at_the_start(make, flags, said):
+    with pytest.raises(KineticError, match=said):
+        loading.load(options(tiny_models.qwen3(), *LIGHT, "-md", str(make()), *flags))

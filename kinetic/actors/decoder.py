@@ -21,6 +21,8 @@ from kinetic.actors.messages import (
     FeedFailed,
     Logits,
     PassDone,
+    Propose,
+    Proposed,
     RatesMeasured,
     Restore,
     Restored,
@@ -33,6 +35,7 @@ from kinetic.actors.messages import (
 from kinetic.actors.plan import BatchPlan, Pending, Share, shape
 from kinetic.actors.vectors import VectorRun
 from kinetic.errors import InternalError
+from kinetic.model.draft_model import ModelGuess
 from kinetic.model.ffi import Embedded, Rows
 from kinetic.model.job import position_of
 
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
     from kinetic.actors.system import Peers
     from kinetic.model.api import Engine, PictureEncoder
+    from kinetic.model.draft_model import DraftModel
     from kinetic.model.job import ImageSpan, Picture
 
 _log = logging.getLogger(__name__)
@@ -84,9 +88,9 @@ class _Waiting:
 class Decoder(KineticActor):
     """Owns the engine's context, and has pictures encoded.
 
-    Hears: Feed, Cut, Restore, TakeSnapshot, Withdraw, Embed, DropEmbed. Tells: Slot,
-    Scheduler, Metrics. A pass is run once every slot that got logits from the last
-    one has answered (by a Feed or a Withdraw), so that steps share their passes.
+    Hears: Feed, Cut, Restore, TakeSnapshot, Propose, Withdraw, Embed, DropEmbed. Tells:
+    Slot, Scheduler, Metrics. A pass is run once every slot that got logits from the
+    last one has answered (by a Feed or a Withdraw), so that steps share their passes.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class Decoder(KineticActor):
         plan: BatchPlan,
         peers: Peers,
         encoder: PictureEncoder | None = None,
+        guesser: DraftModel | None = None,
     ) -> None:
         super().__init__(peers.on_death)
         self._engine = engine
@@ -102,6 +107,8 @@ class Decoder(KineticActor):
         self._peers = peers
         self._vectors = VectorRun(engine, peers)
         self._pictures = PictureRun(encoder, lambda step: tell(self.actor_ref, step))
+        self._guesser = guesser
+        self._guesser_failed = False
         self._waiting: dict[int, _Waiting] = {}
         self._owed: set[int] = set()  # slots with logits that have not answered yet
         self._n_past = [0] * engine.n_sequences  # tokens in each sequence's memory
@@ -117,6 +124,8 @@ class Decoder(KineticActor):
         frees it once every thread has ended.
         """
         self._pictures.close()
+        if self._guesser is not None:
+            self._guesser.close()
         self._engine.close_context()
 
     def hear(self, message: DecoderMessage) -> None:
@@ -130,6 +139,8 @@ class Decoder(KineticActor):
                 self._restore(message)
             case TakeSnapshot():
                 self._snapshot(message)
+            case Propose():
+                self._propose(message)
             case Withdraw():
                 self._withdraw(message)
             case Embed():
@@ -181,6 +192,24 @@ class Decoder(KineticActor):
             n_past=self._n_past[slot_id],
         )
         tell(self._peers.slots[slot_id], taken)
+
+    def _propose(self, message: Propose) -> None:
+        """Let the draft model guess: here, so that no two models run at once."""
+        ask, guess = message.ask, ModelGuess()
+        if self._guesser is not None and not self._guesser_failed:
+            try:
+                guess = self._guesser.guess(
+                    message.slot_id,
+                    ask.first,
+                    ask.tokens,
+                    count=ask.count,
+                    least=ask.least,
+                )
+            except InternalError as error:
+                _log.warning("the draft model failed, it is not asked again: %s", error)
+                self._guesser_failed = True
+        proposed = Proposed(serial=message.serial, guess=guess)
+        tell(self._peers.slots[message.slot_id], proposed)
 
     def _withdraw(self, message: Withdraw) -> None:
         slot_id = message.slot_id

@@ -17,6 +17,7 @@ from kinetic.model.draft import RepeatIndex
 
 if TYPE_CHECKING:
     from kinetic.model.constraint import Matcher
+    from kinetic.model.draft_model import ModelGuess
     from kinetic.model.job import Job
 
 PRIOR_ROW: Final = 0.7
@@ -46,8 +47,9 @@ class StepClock:
     """Measures what rows cost, from the passes that are run anyway."""
 
     _SMOOTHING = 0.2
+    _MOST_OFF = 0.25  # of a step: how far one pass can be from what is expected
     _RELAX_EVERY = 64  # plain steps
-    _RELAXING = 0.05
+    _RELAXING = 0.1
 
     def __init__(self, most_rows: int) -> None:
         self._prior = tuple(PRIOR_ROW * k for k in range(1, most_rows))
@@ -63,29 +65,34 @@ class StepClock:
             self._saw_rows(seconds, n_rows - 1)
 
     def _saw_step(self, seconds: float) -> None:
-        step_s = self.costs.step_s
-        if step_s > 0:
-            # A pause of the machine says nothing about steps.
-            seconds = min(seconds, 2 * step_s)
-        extra = self.costs.extra
+        costs = self.costs
+        step_s = costs.step_s or seconds
+        # Bounded: a pause of the machine says nothing about steps, so that the middle
+        # of what is seen counts and not the mean.
+        off = _bounded(seconds - step_s, self._MOST_OFF * step_s)
+        extra = costs.extra
         self._n_plain += 1
         if self._n_plain % self._RELAX_EVERY == 0:
             # What rows cost depends on the context's length: what was measured in
             # another conversation must not stand for ever.
             extra = _mixed(extra, self._prior, lambda _: self._RELAXING)
-        weight = self._SMOOTHING if step_s > 0 else 1.0
-        self.costs = StepCosts(step_s=step_s + weight * (seconds - step_s), extra=extra)
+        self.costs = StepCosts(step_s=step_s + self._SMOOTHING * off, extra=extra)
 
     def _saw_rows(self, seconds: float, k: int) -> None:
         costs = self.costs
-        # Bounded, since one pause of the machine must not end drafting.
-        row = min(max(seconds / costs.step_s - 1, 0.0) / k, 2 * PRIOR_ROW)
+        known = costs.extra[k - 1] / k
+        seen = (seconds / costs.step_s - 1) / k
+        row = max(known + _bounded(seen - known, self._MOST_OFF), 0.0)
         line = tuple(row * j for j in range(1, len(self._prior) + 1))
         # Neighbours learn less of it the further away they are.
         extra = _mixed(
             costs.extra, line, lambda j: self._SMOOTHING / 2 ** (abs(j - k) / 2)
         )
         self.costs = StepCosts(step_s=costs.step_s, extra=extra)
+
+
+def _bounded(value: float, most: float) -> float:
+    return max(-most, min(value, most))
 
 
 def _mixed(
@@ -173,18 +180,34 @@ class Chances:
 # --- Drafters -----------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A question to the draft model: how does this text go on?"""
+
+    first: int
+    """Where the new tokens begin; those before were told with earlier questions."""
+    tokens: tuple[int, ...]
+    count: int
+    """Most tokens to guess."""
+    least: float
+    """How sure it must be of each, from 0 to 1."""
+
+
 class Drafter(Protocol):
     """Guesses one answer's tokens. Thread: the slot's."""
 
     def keep(self, tokens: Sequence[int]) -> None:
         """The answer goes on with these tokens."""
 
-    def draft(self, most: int, passes: Passes) -> Sequence[int]:
+    def draft(self, most: int, passes: Passes) -> Sequence[int] | Ask:
         """Up to `most` tokens that are worth checking; none where it does not pay.
 
         Wrong ones cost time, never exactness: whatever comes back is only compared
-        with what is drawn.
+        with what is drawn. Or a question, whose answer `take` makes them of.
         """
+
+    def take(self, guess: ModelGuess) -> Sequence[int]:
+        """What is to be checked, now that the draft model has answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +241,7 @@ def why_off(options: DraftOptions, *, n_rows: int, can_cut: bool) -> str:
 class DraftBasis:
     """What a drafter is told of the answer it is for."""
 
+    slot_id: int
     job: Job
     matcher: Matcher | None
     """Where the answer stands in its constraint; to be read between draws alone."""
@@ -290,6 +314,10 @@ class TextDrafter:
         else:
             found, count = tuple(repeated), by_text.count
         return found[:count] if count >= self._options.least else ()
+
+    def take(self, guess: ModelGuess) -> Sequence[int]:
+        """Nobody was asked."""
+        return guess.tokens
 
     def _repeated(self, most: int) -> list[int]:
         """What the text may repeat, up to what no answer goes on with."""

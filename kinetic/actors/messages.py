@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from kinetic.actors.drafting import Passes
+    from kinetic.actors.drafting import Ask, Passes
     from kinetic.errors import KineticError
+    from kinetic.model.draft_model import ModelGuess
     from kinetic.types import (
         Finish,
         OutputPiece,
@@ -241,6 +242,14 @@ class SnapshotTaken:
     n_past: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposed:
+    """What the draft model would go on with."""
+
+    serial: int
+    guess: ModelGuess
+
+
 SlotMessage = (
     Begin
     | KeepHeld
@@ -251,6 +260,7 @@ SlotMessage = (
     | Restored
     | FeedFailed
     | SnapshotTaken
+    | Proposed
 )
 
 
@@ -306,6 +316,16 @@ class TakeSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Propose:
+    """Ask the draft model how the slot's text goes on; answered by Proposed."""
+
+    slot_id: int
+    serial: int
+    """Grows by one per question of a slot."""
+    ask: Ask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Withdraw:
     """Drop what the slot has waiting, it owes no answer; answered by Withdrawn."""
 
@@ -353,6 +373,7 @@ DecoderMessage = (
     | Cut
     | Restore
     | TakeSnapshot
+    | Propose
     | Withdraw
     | Embed
     | DropEmbed

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kinetic.actors.base import tell
-from kinetic.actors.messages import Cut, Feed, Restore, TakeSnapshot, Withdraw
+from kinetic.actors.messages import (
+    Cut,
+    Feed,
+    Propose,
+    Restore,
+    TakeSnapshot,
+    Withdraw,
+)
 from kinetic.model.job import position_of
 
 if TYPE_CHECKING:
@@ -17,6 +24,7 @@ if TYPE_CHECKING:
     import pykka
 
     from kinetic.actors.base import KineticActor
+    from kinetic.actors.drafting import Ask
     from kinetic.model.job import ImageSpan
 
 
@@ -36,8 +44,10 @@ class Sequence:
         self.n_prompt = 0
         """How many of the tokens were fed as a prompt; the rest were generated."""
         self.serial = 0
+        self.n_asked = 0
+        """Questions to the draft model so far; stale answers are told by it."""
         self.is_owed = False
-        """The Decoder has something of ours to answer."""
+        """The Decoder has something of ours to answer, but for questions."""
         self.is_restored = False
         """The memory was put back from a state and not emptied since."""
 
@@ -118,6 +128,12 @@ class Sequence:
     def take_snapshot(self, purpose: str) -> None:
         """Have the memory copied as it is now; answered by SnapshotTaken."""
         tell(self._decoder, TakeSnapshot(slot_id=self._slot_id, purpose=purpose))
+
+    def ask(self, ask: Ask) -> None:
+        """Have the draft model guess; answered by Proposed."""
+        self.n_asked += 1
+        propose = Propose(slot_id=self._slot_id, serial=self.n_asked, ask=ask)
+        tell(self._decoder, propose)
 
     def withdraw(self) -> None:
         """Take back what is fed and not run; answered by Withdrawn."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 
 from kinetic.actors.base import KineticActor, tell
-from kinetic.actors.drafting import DraftBasis, Drafter, Drafting, Passes
+from kinetic.actors.drafting import Ask, DraftBasis, Drafter, Drafting, Passes
 from kinetic.actors.drawing import Drawn, TokenSource
 from kinetic.actors.generation import Output, OutputText
 from kinetic.actors.kept import StateRules, exact_length
@@ -35,6 +35,7 @@ from kinetic.actors.messages import (
     PromptMoved,
     PromptScored,
     PromptState,
+    Proposed,
     Record,
     Restored,
     Sink,
@@ -102,6 +103,7 @@ class _Running:
     n_generated: int = 0
     has_new_line: bool = False
     drafted: tuple[int, ...] = ()  # what the last feed's tokens but the first are
+    unfed: tuple[int, int] | None = None  # a token that waits for drafts, their limit
     n_drafts: int = 0
     n_drafted: int = 0
     n_accepted: int = 0
@@ -170,6 +172,8 @@ class Slot(KineticActor):
                 self._feed_failed(message)
             case SnapshotTaken():
                 self._snapshot_taken(message)
+            case Proposed():
+                self._proposed(message)
             case _:
                 assert_never(message)
 
@@ -257,6 +261,7 @@ class Slot(KineticActor):
         if self._drafting is None or job.max_tokens == 0:
             return None
         basis = DraftBasis(
+            slot_id=self._slot_id,
             job=job,
             matcher=matcher,
             n_vocab=self._vocab.n_tokens,
@@ -485,14 +490,32 @@ class Slot(KineticActor):
 
     def _feed_next(self, running: _Running, drawn: Items[Drawn]) -> None:
         """Feed the last token drawn, and behind it what is likely to follow."""
+        token = drawn[-1].token
         drafter, drafting = running.drafter, self._drafting
         if drafter is not None and drafting is not None:
             drafter.keep([found.token for found in drawn])
             # The last token of all is drawn from a row and never fed.
             most = min(drafting.most, self._room(running) - len(drawn) - 1)
             if most > 0 and self._can_step_back():
-                running.drafted = tuple(drafter.draft(most, self._passes))[:most]
-        self._sequence.feed_step((drawn[-1].token, *running.drafted))
+                found = drafter.draft(most, self._passes)
+                if isinstance(found, Ask):
+                    # Text work goes on meanwhile; the Decoder waits for this slot.
+                    running.unfed = (token, most)
+                    self._sequence.ask(found)
+                    return
+                running.drafted = tuple(found)[:most]
+        self._sequence.feed_step((token, *running.drafted))
+
+    def _proposed(self, message: Proposed) -> None:
+        running = self._running
+        if running is None or self._closing or running.unfed is None:
+            return
+        if message.serial != self._sequence.n_asked or running.drafter is None:
+            return
+        token, most = running.unfed
+        running.unfed = None
+        running.drafted = tuple(running.drafter.take(message.guess))[:most]
+        self._sequence.feed_step((token, *running.drafted))
 
     def _can_step_back(self) -> bool:
         """Whether wrong drafts could be cut from the memory as it is."""

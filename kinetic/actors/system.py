@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from kinetic.actors.plan import BatchPlan
     from kinetic.model.api import Engine, PictureEncoder
+    from kinetic.model.draft_model import DraftModel
     from kinetic.model.ffi import Model
     from kinetic.model.vocab import Vocab
     from kinetic.types import VectorJob
@@ -75,6 +76,8 @@ class SystemOptions:
     rules: StateRules = field(default_factory=StateRules)
     drafting: Drafting | None = None
     """How slots draft; None: not at all."""
+    guesser: DraftModel | None = None
+    """The draft model that `drafting` may ask."""
     cache: CacheOptions | None = None
     """What states are kept; None keeps none."""
     receipts: ReceiptFacts | None = None
@@ -121,7 +124,7 @@ class ActorSystem:
             Metrics, engine.n_sequences, self._board, self._on_death
         )
         peers.decoder = self._start(
-            Decoder, engine, options.plan, peers, options.encoder
+            Decoder, engine, options.plan, peers, options.encoder, options.guesser
         )
         if options.cache is not None:
             peers.cache = self._start(Cache, options.cache, options.plan, peers)

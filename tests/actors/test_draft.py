@@ -18,7 +18,7 @@ from kinetic.model.constraint import ConstraintCompiler
 from kinetic.types import ConstraintSpec, SamplingParams
 from tests.support import tiny_models
 from tests.support.answers import Collector, running
-from tests.support.drafts import SHAPES, Scripts, eager
+from tests.support.drafts import SHAPES, Scripts, eager, eager_model
 from tests.support.tiny_models import Precision
 
 TEXT = "Once upon a time there was a small town by the river, and in it"
@@ -378,6 +378,74 @@ def test_kept_states_are_drafted_on(plain, scripts, tmp_path, shape):
         again = drafted(h, shape, text=long, max_tokens=40)
     assert again.usage.n_cached > 0
     assert first.bits == again.bits == expected.bits
+
+
+# --- A draft model ------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def advised(kept_threads):
+    """Four slots that ask a draft model in every step."""
+    path, draft = tiny_models.qwen3(Precision.F32), tiny_models.qwen3_draft()
+    with running(path, uniform, drafting=eager_model(), draft_model=draft, **SIZE) as h:
+        yield h
+
+
+@pytest.mark.parametrize("name", SAMPLINGS)
+def test_a_draft_model_changes_no_token(plain, advised, name):
+    named = {"sampling": SAMPLINGS[name], "max_tokens": 40, "n_logprobs": 3}
+    expected, answer = plain.answer(TEXT, **named), advised.answer(TEXT, **named)
+    assert answer.bits == expected.bits
+    assert answer.usage.n_drafts > 0
+
+
+def test_a_draft_model_is_right_now_and_then(advised):
+    usages = [advised.answer(text, max_tokens=60).usage for text in (TEXT, "The sea")]
+    assert sum(usage.n_accepted for usage in usages) > 0
+
+
+def test_a_draft_model_follows_four_slots_and_their_next_texts(plain, advised):
+    texts = [TEXT, "The sea is", "def f(n):\n    return", "List:\n- one\n- two\n-"]
+    for n_round in range(3):
+        sampling = replace(SEEDED, seed=n_round)
+        named = {"sampling": sampling, "max_tokens": 30}
+        # Turns of a conversation, and conversations that change their slots.
+        texts = [text + " and so" for text in texts[1:] + texts[:1]]
+        expected = [plain.answer(text, **named) for text in texts]
+        collectors = [advised.submit(advised.job(text, **named)) for text in texts]
+        for collector, own in zip(collectors, expected, strict=True):
+            (answer,) = collector.wait()
+            assert answer.bits == own.bits
+
+
+def test_an_answer_that_ends_while_the_draft_model_is_asked(plain, advised, scripts):
+    longer = plain.answer(TEXT, max_tokens=40)
+    for at in range(8):
+        piece = plain.engine.vocab.piece(longer.tokens[at]).decode("utf-8", "replace")
+        named = {"max_tokens": 40, "stops": (piece,), "slot_id": 1}
+        assert advised.answer(TEXT, **named).bits == plain.answer(TEXT, **named).bits
+    job = advised.job(TEXT, max_tokens=60, slot_id=1)
+    collector = _Leaving(advised.system, (job,), n_tokens=5)
+    advised.system.submit((job,), collector)
+    (answer,) = collector.wait()
+    assert isinstance(answer.error, InternalError)
+    assert advised.answer(TEXT, max_tokens=40, slot_id=1).bits == longer.bits
+
+
+def test_a_draft_model_that_fails_is_not_asked_again(plain, caplog):
+    path, draft = tiny_models.qwen3(Precision.F32), tiny_models.qwen3_draft()
+    with running(path, uniform, drafting=eager_model(), draft_model=draft, **SIZE) as h:
+        h.guesser._engine.decode = _refuse
+        answer = h.answer(TEXT, max_tokens=20)
+        again = h.answer(TEXT, max_tokens=20)
+    expected = plain.answer(TEXT, max_tokens=20)
+    assert answer.bits == again.bits == expected.bits
+    assert answer.usage.n_drafts == 0
+    assert caplog.text.count("the draft model failed") == 1
+
+
+def _refuse(rows):
+    raise InternalError("no room")
 
 
 # --- Other models and plans ---------------------------------------------------------

@@ -183,6 +183,7 @@ class _Matcher:
 
 def drafter(prompt, matcher=None, *, ends=(), most=8, least=1):
     basis = DraftBasis(
+        slot_id=0,
         job=SimpleNamespace(prompt=tuple(prompt)),
         matcher=matcher,
         n_vocab=1000,

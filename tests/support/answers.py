@@ -18,6 +18,7 @@ from kinetic.actors.messages import (
     Started,
 )
 from kinetic.actors.system import ActorSystem, SystemOptions
+from kinetic.model.draft_model import load_draft_model
 from kinetic.model.engine import EngineOptions, LlamaEngine
 from kinetic.types import ContentPiece, SamplingParams
 
@@ -106,9 +107,18 @@ class Harness:
     """A running actor system over a real engine."""
 
     def __init__(
-        self, engine, plan, *, line_limit=64, cache=None, encoder=None, drafting=None
+        self,
+        engine,
+        plan,
+        *,
+        line_limit=64,
+        cache=None,
+        encoder=None,
+        drafting=None,
+        guesser=None,
     ):
         self.engine = engine
+        self.guesser = guesser
         self.deaths: list[tuple[str, BaseException]] = []
         rules = StateRules(
             can_cut=engine.can_cut and engine.model.n_swa <= 0,
@@ -133,6 +143,7 @@ class Harness:
                 line_limit=line_limit,
                 rules=rules,
                 drafting=drafting,
+                guesser=guesser,
                 cache=kept,
                 encoder=encoder,
                 on_death=lambda name, error: self.deaths.append((name, error)),
@@ -172,10 +183,16 @@ class Harness:
 
 @contextlib.contextmanager
 def running(path, plan_of, **options):
-    """A harness over a model file; `plan_of(engine)` gives its plan."""
+    """A harness over a model file; `plan_of(engine)` gives its plan.
+
+    `draft_model` is the file of a draft model, which the actors close.
+    """
+    draft_model = options.pop("draft_model", None)
     names = ("line_limit", "cache", "encoder", "drafting")
     own = {name: options.pop(name) for name in names if name in options}
     engine = LlamaEngine(path, EngineOptions(**options))
+    if draft_model is not None:
+        own["guesser"] = load_draft_model(draft_model, engine)
     harness = Harness(engine, plan_of(engine), **own)
     harness.system.start()
     try:

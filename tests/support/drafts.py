@@ -6,12 +6,14 @@ import random
 from dataclasses import replace
 
 from kinetic.actors.drafting import (
+    Chances,
     Drafting,
     DraftOptions,
     Passes,
     StepCosts,
     TextDrafter,
 )
+from kinetic.actors.model_drafting import ModelDrafter, Worth
 
 MOST = 15
 FREE = Passes(costs=StepCosts(step_s=1.0, extra=(0.0,) * MOST))
@@ -90,6 +92,7 @@ class _Eager:
     def __init__(self, inner):
         self._inner = inner
         self.keep = inner.keep
+        self.take = inner.take
 
     def draft(self, most, passes):
         return self._inner.draft(most, replace(FREE, last_s=passes.last_s))
@@ -105,3 +108,14 @@ def thrifty(most=8):
     """Drafting from text and constraint as the server does it."""
     options = DraftOptions(most=most)
     return Drafting(make=lambda basis: TextDrafter(basis, options), most=most)
+
+
+def eager_model(most=MOST):
+    """Drafting that asks the draft model in every step and believes that it is free."""
+    options = DraftOptions(most=most)
+
+    def make(basis):
+        worth = Worth(chances=Chances((1.0,) * 5))
+        return _Eager(ModelDrafter(basis, options, worth, step_s=0.001))
+
+    return Drafting(make=make, most=most)
