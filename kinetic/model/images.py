@@ -8,8 +8,9 @@ Rules kept here, beside those of ffi.py:
 
 * One thread at a time encodes. `layout` and `prepared` only read the projector and may
   run in other threads meanwhile.
-* A picture is always encoded on its own, never in a batch with others, and its graph is
-  always cut at the same nodes, so that its vectors are the same bits every time.
+* A picture is always encoded on its own, never in a batch with others, and one node of
+  the graph at a time (the engine may fuse neighbours), so that its vectors are the same
+  bits every time.
 * Native code aborts on sides that scale down to nothing: `check_shape` comes first.
 """
 
@@ -42,10 +43,6 @@ if TYPE_CHECKING:
 
 MAX_ASPECT: Final = 200
 """Most that a picture's longer side may be of its shorter one."""
-
-NODES_PER_PIECE: Final = 4
-"""Nodes of the encoder's graph between two looks at whether to go on. Fixed: the
-engine fuses neighbours, and where the graph is cut may show in the last bits."""
 
 # What these two make of a picture depends on what stands before it in the prompt.
 _UNSUPPORTED = frozenset(("hunyuanvl", "deepseek4v"))
@@ -89,7 +86,6 @@ class Projector:
         params.n_threads = options.n_threads
         params.image_min_tokens = options.min_tokens or -1
         params.image_max_tokens = options.max_tokens or -1
-        self._n_asked = 0
         self._go_on: Callable[[], bool] = lambda: True
         self._is_dropped = False
         self._callback = lib.ggml_backend_sched_eval_callback(self._on_node)
@@ -171,7 +167,6 @@ class Projector:
         every = range(mtmd.mtmd_input_chunks_size(chunks))
         found = [mtmd.mtmd_input_chunks_get(chunks, i) for i in every]
         images = [c for c in found if mtmd.mtmd_input_chunk_get_type(c) == _IMAGE]
-        self._n_asked = 0
         self._is_dropped = False
         self._go_on = go_on
         ffi.reason("")
@@ -197,10 +192,13 @@ class Projector:
             self._handle = None
 
     def _on_node(self, _node: object, ask: bool, _user: object) -> bool:
-        """Asked before each node whether to stop behind it, then told that it did."""
+        """Asked before each node whether to stop behind it, then told that it did.
+
+        It stops behind every one: measured, that costs an encoder of SigLIP's base size
+        4 % of its time, and a pause is then never further away than one node.
+        """
         if ask:
-            self._n_asked += 1
-            return self._n_asked % NODES_PER_PIECE == 0
+            return True
         try:
             self._is_dropped = not self._go_on()
         except BaseException:

@@ -86,7 +86,7 @@ def test_encoding_looks_up_often_and_can_be_given_up(projector):
     looks = []
     found = vectors(projector, drawing(), lambda: looks.append(1) or True)
     n_looks = len(looks) // len(found)
-    assert n_looks > 20
+    assert n_looks > 80
 
     looks.clear()
     gone = vectors(projector, drawing(), lambda: looks.append(1) or len(looks) % 5 > 0)
