@@ -51,10 +51,24 @@ class Listing:
 def endpoint() -> str:
     """Where the hub is. Raises HubError for an address that is none."""
     url = (os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise HubError(f"HF_ENDPOINT must be an http or https address, not {url}")
+    refusal = f"HF_ENDPOINT must be an http or https address, not {url}"
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        parts.port  # noqa: B018 - raises for a port that is no number
+    except ValueError as error:
+        raise HubError(refusal) from error
+    if not is_address:
+        raise HubError(refusal)
     return url
+
+
+def access_token() -> str | None:
+    """The user's access token, if any; an error never repeats it. Raises HubError."""
+    token = (os.environ.get("HF_TOKEN") or "").strip()
+    if not all("!" <= char <= "~" for char in token):
+        raise HubError("HF_TOKEN holds characters that no access token has")
+    return token or None
 
 
 class HubClient:
@@ -141,7 +155,11 @@ class HubClient:
             case 401 | 403 | 404 if code in {"", "RepoNotFound"}:
                 # To strangers the hub answers the same for what is private and for
                 # what does not exist.
-                hint = "" if self._token else "; a private one needs HF_TOKEN"
+                hint = "; a private one needs HF_TOKEN"
+                if self._token and error.code == http.HTTPStatus.UNAUTHORIZED:
+                    hint = ", or it does not take the token in HF_TOKEN"
+                elif self._token:
+                    hint = ""
                 return HubError(f"the hub has no repository {repo}{hint}")
             case 404:
                 return HubError(f"{repo}: the hub answers {code}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import TYPE_CHECKING, Self
@@ -12,7 +11,14 @@ from tqdm import tqdm
 from kinetic import paths, store
 from kinetic.errors import HubError
 from kinetic.hub.choice import choose, parse_reference
-from kinetic.hub.client import HubClient, Interrupted, Listing, Unreachable, endpoint
+from kinetic.hub.client import (
+    HubClient,
+    Interrupted,
+    Listing,
+    Unreachable,
+    access_token,
+    endpoint,
+)
 from kinetic.hub.download import MAX_FAILURES, fetch
 
 if TYPE_CHECKING:
@@ -64,7 +70,7 @@ def pull(reference: str, *, wait: Callable[[float], None] = time.sleep) -> Path:
     """
     url = endpoint()
     wanted = parse_reference(reference, url)
-    client = HubClient(url, os.environ.get("HF_TOKEN") or None)
+    client = HubClient(url, access_token())
     listing = _listing(client, wanted.repo, wait)
     folder = paths.cache_dir("models").joinpath(*wanted.repo.split("/"))
     targets = []
