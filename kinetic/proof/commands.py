@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from kinetic.proof.remote import RemoteBench
 from kinetic.receipts import reading, schema, signing
 from kinetic.receipts.record import Receipt
 from kinetic.receipts.verify import Bench, Outcome, Pin, Report, verify
+
+_log = logging.getLogger(__name__)
 
 STDIN: Final = "-"
 _VERDICTS: Final = {
@@ -101,13 +104,21 @@ def _verify(
     if entry.error is not None:
         report = Report().end(Outcome.UNREADABLE, str(entry.error))
     else:
-        report = verify(entry.value, bench, pin=options.pin, anyway=options.anyway)
+        report = _report(entry.value, bench, options)
     if options.url is not None:
         say(f"  {'note':8} asked of {options.url}: this is that server's word")
     for step in report.steps:
         say(f"  {step.mark:8} {printable(step.text)}")
     say(_VERDICTS[report.outcome])
     return report.outcome
+
+
+def _report(value: Any, bench: Bench, options: VerifyOptions) -> Report:
+    try:
+        return verify(value, bench, pin=options.pin, anyway=options.anyway)
+    except Exception as error:  # noqa: BLE001 - a bug must not pass for "it differs"
+        _log.exception("verifying failed")
+        return Report().end(Outcome.UNDECIDED, f"this program failed: {error!r}")
 
 
 def _entries(file: str) -> Iterator[_Entry]:

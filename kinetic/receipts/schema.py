@@ -130,13 +130,23 @@ def _unfit(reason: str) -> Exception:
 def message(value: Any) -> dict[str, Any]:
     """A message: an object of texts, or JSON text of any object."""
     if isinstance(value, str):
-        return json_object(value)
+        found = json_object(value)
+        _refuse_images(found.get("content"))
+        return found
     if not isinstance(value, dict):
         raise vol.Invalid("must be a message")
     for key, part in value.items():
         if part is not None and not isinstance(part, str):
             raise vol.Invalid("must be a string or null", path=[key])
     return value
+
+
+def _refuse_images(content: Any) -> None:
+    """No receipt is made of requests with images, and none is run."""
+    parts = content if isinstance(content, list) else ()
+    kinds = (part.get("type") for part in parts if isinstance(part, dict))
+    if any("image" in str(kind) for kind in kinds):
+        raise vol.Invalid("holds an image, with which there are no receipts yet")
 
 
 def tool(value: Any) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from tests.support.receipts import (
     CHAT,
     ENGINE,
     SIGNER,
-    TEXT,
     BookBench,
     changed,
     resealed,
@@ -172,13 +171,26 @@ def test_no_control_character_reaches_the_terminal(run, bench):
     assert "evil\\x1b[2J\\x07\\u202e.gguf" in out
 
 
-def test_the_bench_is_closed_whatever_happens(bench, run):
+def test_a_bug_is_no_outcome_and_the_others_are_judged(bench, run, caplog):
     def broken(receipt):
+        bench.rerun = lambda _: BookBench.rerun(bench, _)
         raise RuntimeError("a bug")
 
     bench.rerun = broken
-    with pytest.raises(RuntimeError):
-        run(seal(TEXT, SIGNER))
+    code, out = run(SIGNED, SIGNED)
+    assert code == 5
+    assert "a bug" in out
+    assert "1 of 2 receipts are proven" in out
+    assert "verifying failed" in caplog.text
+    assert bench.calls[-1] == "close"
+
+
+def test_the_bench_is_closed_when_interrupted(bench, run):
+    def interrupted(receipt):
+        raise KeyboardInterrupt
+
+    bench.rerun = interrupted
+    assert run(SIGNED)[0] == 130
     assert bench.calls[-1] == "close"
 
 

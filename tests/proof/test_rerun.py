@@ -181,7 +181,9 @@ def test_a_kept_prefix_changes_nothing(maker, bench):
 )
 def test_threads_context_and_slots_change_nothing(options, receipts, smollm2_path):
     with ModelBench(BenchOptions(model=smollm2_path, **{**QUIET, **options})) as other:
-        for name in ("chat, sampled", "penalties", "its own end"):
+        # Threads wait for each other by spinning: one answer is enough of that.
+        names = ("chat, sampled", "penalties", "its own end")
+        for name in names[:1] if options.get("n_threads") else names:
             assert_proven(receipts[name], other)
 
 

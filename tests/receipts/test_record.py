@@ -233,6 +233,14 @@ def test_the_error_names_the_place():
         schema.read(value)
 
 
+@pytest.mark.parametrize("kind", ["image", "image_url", "input_image"])
+def test_messages_with_images_are_refused(kind):
+    part = json.dumps({"role": "user", "content": [{"type": kind, "marker": "x"}]})
+    value = changed(TRUE, ("request", "input", "messages"), [part])
+    with pytest.raises(ReceiptError, match=r"messages\[0\] holds an image"):
+        schema.read(value)
+
+
 def test_a_fingerprint_of_another_key_is_refused():
     with pytest.raises(ReceiptError, match="fingerprint"):
         schema.read(changed(TRUE, ("signer", "fingerprint"), "0" * 32))
