@@ -171,7 +171,7 @@ def test_no_control_character_reaches_the_terminal(run, bench):
     assert "evil\\x1b[2J\\x07\\u202e.gguf" in out
 
 
-def test_a_bug_is_no_outcome_and_the_others_are_judged(bench, run, caplog):
+def test_a_bug_is_no_outcome_and_the_others_are_judged(bench, run):
     def broken(receipt):
         bench.rerun = lambda _: BookBench.rerun(bench, _)
         raise RuntimeError("a bug")
@@ -181,7 +181,6 @@ def test_a_bug_is_no_outcome_and_the_others_are_judged(bench, run, caplog):
     assert code == 5
     assert "a bug" in out
     assert "1 of 2 receipts are proven" in out
-    assert "verifying failed" in caplog.text
     assert bench.calls[-1] == "close"
 
 
