@@ -257,6 +257,10 @@ class Decoder(KineticActor):
         return ready
 
     def _encode_step(self, message: EncodeStep) -> None:
+        if self._step_told:
+            # A pass is due: one piece between two passes, not two.
+            self.actor_ref.tell(message)
+            return
         lacking = [(w, w.lacks.digest) for w in self._waiting.values() if w.lacks]
         ended = self._pictures.step(message, {digest for _, digest in lacking})
         if ended is None:
