@@ -159,3 +159,10 @@ def test_the_version_is_three_numbers():
 
 def test_a_digest_not_known_yet_is_as_long_as_one():
     assert len(describe.UNKNOWN_DIGEST) == 64
+
+
+def test_a_projector_is_shown_beside_the_model():
+    assert "projector_info" not in describe.shown(model_info(), HEADER)
+    projector = Header({"clip.projector_type": "mlp", "x": float("inf")}, ())
+    found = describe.shown(model_info(), HEADER, projector)["projector_info"]
+    assert found == {"clip.projector_type": "mlp", "x": None}

@@ -407,6 +407,51 @@ def test_images_are_refused_where_none_are_read():
     assert generate(images=[]).request is not None
 
 
+SEES = model_facts(has_vision=True)
+
+
+def test_images_stand_before_a_messages_text():
+    messages = [
+        {"role": "user", "content": "Look", "images": ["aGk=", "aG8="]},
+        {"role": "assistant", "content": "Yes"},
+        {"role": "user", "content": "", "images": ["eA=="]},
+        {"role": "user", "content": "No picture", "images": []},
+    ]
+    first, _, third, last = chat_input(chat(SEES, messages=messages)).messages
+    assert first["content"] == [
+        {"type": "image", "source": "aGk=", "where": "messages[0].images[0]"},
+        {"type": "image", "source": "aG8=", "where": "messages[0].images[1]"},
+        {"type": "text", "text": "Look"},
+    ]
+    assert third["content"] == [
+        {"type": "image", "source": "eA==", "where": "messages[2].images[0]"}
+    ]
+    assert last["content"] == "No picture"
+    assert not any("images" in message for message in (first, third, last))
+
+
+def test_a_prompt_has_images_too():
+    asked = generate(SEES, images=["aGk="], system="Be brief")
+    system, user = chat_input(asked).messages
+    assert system == {"role": "system", "content": "Be brief"}
+    assert user["content"] == [
+        {"type": "image", "source": "aGk=", "where": "images[0]"},
+        {"type": "text", "text": "Hi"},
+    ]
+    with pytest.raises(RequestError, match=r"^raw cannot be combined with images$"):
+        generate(SEES, images=["aGk="], raw=True)
+
+
+@pytest.mark.parametrize("image", [None, 5, ["aGk="], {"url": "aGk="}])
+def test_an_image_is_a_string(image):
+    with pytest.raises(RequestError, match=r"must be a base64 string") as refused:
+        chat(SEES, messages=[USER, {**USER, "images": ["aGk=", image]}])
+    assert refused.value.param == "messages[1].images[1]"
+    with pytest.raises(RequestError, match=r"must be a base64 string") as refused:
+        generate(SEES, images=[image])
+    assert refused.value.param == "images[0]"
+
+
 @pytest.mark.parametrize("field", ["stream", "raw", "truncate", "shift", "logprobs"])
 def test_switches_are_true_or_false(field):
     with pytest.raises(RequestError, match=f"^{field} must be true or false, not 1$"):

@@ -224,3 +224,50 @@ def test_message_forms_that_are_not_served_are_refused(key):
     with pytest.raises(UnsupportedFeature) as refused:
         one(role="assistant", content="x", **{key: {"name": "f", "arguments": "{}"}})
     assert refused.value.param == f"messages[0].{key}"
+
+
+@pytest.mark.parametrize("image_url", ["data:,x", {"url": "data:,x", "detail": "low"}])
+@pytest.mark.parametrize("role", ["user", "system", "assistant", "tool"])
+def test_an_image_is_kept_in_its_place_for_later(role, image_url):
+    content = [
+        {"type": "text", "text": "before"},
+        {"type": "image_url", "image_url": image_url},
+        {"type": "text", "text": "behind"},
+    ]
+    _, message = read_messages(
+        [{"role": "user", "content": "x"}, {"role": role, "content": content}],
+        has_vision=True,
+    )
+    where = "messages[1].content[1]"
+    assert message["content"] == [
+        {"type": "text", "text": "before"},
+        {"type": "image", "source": "data:,x", "where": where},
+        {"type": "text", "text": "behind"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("image_url", "param"),
+    [
+        (None, "image_url"),
+        (5, "image_url"),
+        ([], "image_url"),
+        ({}, "image_url.url"),
+        ({"url": None}, "image_url.url"),
+        ({"url": 5}, "image_url.url"),
+    ],
+)
+def test_an_image_has_a_url(image_url, param):
+    part = {"type": "image_url", "image_url": image_url}
+    with pytest.raises(RequestError) as refused:
+        read_messages([{"role": "user", "content": [part]}], has_vision=True)
+    assert refused.value.param == f"messages[0].content[0].{param}"
+    assert str(refused.value).startswith(f"messages[0].content[0].{param} must be")
+
+
+@pytest.mark.parametrize("kind", ["image", "input_audio", "video_url", "file"])
+def test_a_model_that_reads_images_reads_nothing_else(kind):
+    part = {"type": kind, "source": "x", "where": "y", "marker": "z"}
+    with pytest.raises(RequestError) as refused:
+        read_messages([{"role": "user", "content": [part]}], has_vision=True)
+    assert refused.value.param == "messages[0].content[0]"
