@@ -152,14 +152,15 @@ class HubClient:
                     f"{repo} asks for consent: accept its terms at {self.url}/{repo},"
                     " then set HF_TOKEN to your access token"
                 )
+            case 401 if self._token and code in {"", "RepoNotFound"}:
+                return HubError(
+                    f"the hub has no repository {repo}, or does not take the token in"
+                    " HF_TOKEN"
+                )
             case 401 | 403 | 404 if code in {"", "RepoNotFound"}:
                 # To strangers the hub answers the same for what is private and for
                 # what does not exist.
-                hint = "; a private one needs HF_TOKEN"
-                if self._token and error.code == http.HTTPStatus.UNAUTHORIZED:
-                    hint = ", or it does not take the token in HF_TOKEN"
-                elif self._token:
-                    hint = ""
+                hint = "" if self._token else "; a private one needs HF_TOKEN"
                 return HubError(f"the hub has no repository {repo}{hint}")
             case 404:
                 return HubError(f"{repo}: the hub answers {code}")
