@@ -99,7 +99,7 @@ class Cache(KineticActor):
             self._writer.shutdown(wait=True)
 
     def hear(self, message: m.CacheMessage) -> None:
-        """One case per message, as in messages.py."""
+        """One case per message, in the order of messages/cache.py."""
         match message:
             case m.Match():
                 self._match(message)

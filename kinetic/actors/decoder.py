@@ -129,7 +129,7 @@ class Decoder(KineticActor):
         self._engine.close_context()
 
     def hear(self, message: DecoderMessage) -> None:
-        """One case per message, as in messages.py."""
+        """One case per message, in the order of messages/decoder.py."""
         match message:
             case Feed():
                 self._feed(message)

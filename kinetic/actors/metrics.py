@@ -177,7 +177,7 @@ class Metrics(KineticActor):
         self._told = [_Told(0) for _ in range(n_slots)]
 
     def hear(self, message: MetricsMessage) -> None:
-        """One case per message, as in messages.py."""
+        """One case per message, in the order of messages/metrics.py."""
         self._count_in(message)
         self._board.view = self.view
 

@@ -84,7 +84,7 @@ class Receipt(KineticActor):
             )
 
     def hear(self, message: ReceiptMessage) -> None:
-        """One case per message, as in messages.py."""
+        """One case per message, in the order of messages/receipt.py."""
         match message:
             case Record():
                 self._record(message)

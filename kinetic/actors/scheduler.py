@@ -114,7 +114,7 @@ class Scheduler(KineticActor):
             )
 
     def hear(self, message: SchedulerMessage) -> None:
-        """One case per message, as in messages.py."""
+        """One case per message, in the order of messages/scheduler.py."""
         match message:
             case Submit():
                 self._submit(message)

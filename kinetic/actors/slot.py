@@ -152,7 +152,7 @@ class Slot(KineticActor):
             self._running.source.close()
 
     def hear(self, message: SlotMessage) -> None:
-        """One case per message, as in messages.py."""
+        """One case per message, in the order of messages/slot.py."""
         match message:
             case Begin():
                 self._begin(message)

@@ -1,0 +1,136 @@
+"""What a Slot hears."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kinetic.actors.messages.scheduler import Cancel
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from kinetic.actors.drafting import Passes
+    from kinetic.actors.messages.sink import Sink
+    from kinetic.errors import KineticError
+    from kinetic.model.draft_model import ModelGuess
+    from kinetic.model.job import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptState:
+    """A sequence behind its whole prompt: the memory and the last row's logits."""
+
+    state: bytes
+    tokens: npt.NDArray[np.int32]
+    logits: npt.NDArray[np.float32]
+    """[n_vocab] float32, read-only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptState:
+    """A kept sequence state, to be put back and built on."""
+
+    state: bytes
+    tokens: npt.NDArray[np.int32]
+    n_prompt: int
+    """How many of the tokens were run as a prompt."""
+    n_keep: int
+    """How many leading tokens the prompt may build on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """Make this answer."""
+
+    job: Job
+    sink: Sink
+    n_keep: int = 0
+    """Leading tokens of the slot's own memory to build on."""
+    start: PromptState | None = None
+    """The prompt as a member of the same group has run it."""
+    kept: KeptState | None = None
+    """A state to put back first; `n_keep` is then its own."""
+    share: bool = False
+    """Tell the scheduler the prompt's state once it is run."""
+    keep: bool = False
+    """Have the Cache keep what the slot holds before it is overwritten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepHeld:
+    """Have the Cache keep what the idle slot holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yield:
+    """End a prefill where it is: a real request, or a newer prefill, has come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logits:
+    """Rows that were asked for; `is_last` when the feed is done and an answer due."""
+
+    serial: int
+    rows: npt.NDArray[np.float32]
+    """[n_rows, n_vocab] float32, read-only."""
+    n_past: int
+    """Tokens of the sequence that have been run."""
+    is_last: bool
+    passes: Passes
+    """What is known of the passes that the rows came from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn:
+    """The feed is dropped; the sequence holds `n_past` tokens."""
+
+    serial: int
+    n_past: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """A kept state is in place, or did not fit and the sequence is empty."""
+
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedFailed:
+    """The engine failed; the sequence is empty."""
+
+    serial: int
+    error: KineticError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotTaken:
+    """A copy of the sequence's memory as it was when it was asked for."""
+
+    purpose: str
+    state: bytes
+    n_past: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposed:
+    """What the draft model would go on with."""
+
+    serial: int
+    guess: ModelGuess
+
+
+SlotMessage = (
+    Begin
+    | KeepHeld
+    | Yield
+    | Cancel
+    | Logits
+    | Withdrawn
+    | Restored
+    | FeedFailed
+    | SnapshotTaken
+    | Proposed
+)
