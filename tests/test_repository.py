@@ -15,7 +15,7 @@ from scripts import pin_constraints
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 # Written in two halves, so that this file does not find itself.
-REGISTRIES = ("pypi." + "org", "pythonhosted." + "org", "npmjs." + "org")
+REGISTRIES = ("pypi." + "org", "python" + "hosted.org", "npmjs." + "org")
 HOME_PATH = re.compile(r"/(?:" + r"root|home/\w+|Users/\w+)/")
 PIN = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*==[0-9][0-9a-z.+]*")
 
