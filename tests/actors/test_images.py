@@ -17,6 +17,7 @@ from kinetic.errors import InternalError, RequestError
 from kinetic.model.pictures import decode
 from kinetic.types import SamplingParams
 from tests.support import tiny_models, tiny_projectors
+from tests.support.drafts import SHAPES, Scripts
 from tests.support.native_images import last_row
 from tests.support.pictures import png
 from tests.support.seeing import PICTURE, seeing
@@ -138,6 +139,25 @@ def test_a_second_turn_runs_only_what_is_new(harness, pair):
     assert resumed.usage.n_cached == len(ids) + 11
     with seeing(*pair, uniform, **OPTIONS) as fresh:
         assert fresh.answer(second, images=spans).bits == resumed.bits
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_drafts_change_nothing(pair, expected, shape, kept_threads):
+    scripts = Scripts()
+    scripts.shape = SHAPES[shape]
+    with seeing(*pair, uniform, drafting=scripts.drafting, **OPTIONS) as harness:
+        if not harness.engine.can_cut:
+            pytest.skip("recurrent memory cannot step back: nothing is drafted")
+        for name, job, named in (
+            ("cat", (ASKED, CAT), {}),
+            ("two", (TWO, CAT, FOX), {}),
+            ("fox", (ASKED, FOX), {"sampling": SEEDED}),
+        ):
+            asked = harness.job(*job, **named)
+            scripts.expect(asked, expected[name][0])
+            (answer,) = harness.submit(asked).wait()
+            assert answer.bits == expected[name]
+            assert answer.usage.n_drafted > 0
 
 
 def test_usage_counts_a_pictures_tokens(harness):

@@ -47,7 +47,8 @@ class Seeing(Harness):
 @contextlib.contextmanager
 def seeing(model_path, projector_path, plan_of, *, wrap=None, **options):
     """A harness over a model and its projector; `wrap(projector)` encodes for it."""
-    own = {name: options.pop(name) for name in ("cache",) if name in options}
+    names = ("cache", "drafting")
+    own = {name: options.pop(name) for name in names if name in options}
     options.setdefault("n_threads", 1)
     engine = LlamaEngine(model_path, EngineOptions(**options))
     projector = Projector(
