@@ -280,9 +280,13 @@ def _read_arguments(raw: object, where: str) -> Mapping[str, Any]:
         try:
             # Models write raw newlines into strings, and clients send them back.
             raw = json.loads(raw, strict=False)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise TemplateError(
                 f"{where} is not valid JSON: {error}", param="messages"
+            ) from error
+        except RecursionError as error:
+            raise TemplateError(
+                f"{where} is nested too deeply", param="messages"
             ) from error
     if not isinstance(raw, Mapping):
         raise _wrong(where, "a JSON object")

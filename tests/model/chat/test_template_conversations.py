@@ -293,10 +293,21 @@ def test_no_arguments_are_an_empty_object(render, form):
     assert '{"name": "wnameone", "arguments": {}}' in text.text
 
 
-@pytest.mark.parametrize("form", ['{"a":', "[1", "nonsense", "'", "[" * 9_999])
+@pytest.mark.parametrize("form", ['{"a":', "[1", "nonsense", "'"])
 def test_broken_arguments_are_refused_by_place(render, form):
     messages = [USER, calls(("1", "one", "{}"), ("2", "two", form)), says("tool", "x")]
     where = r"^messages\[1\]\.tool_calls\[1\]\.function\.arguments is not valid JSON"
+    with pytest.raises(TemplateError, match=where) as refused:
+        render("Qwen-Qwen3-0.6B", messages)
+    assert refused.value.param == "messages"
+
+
+@pytest.mark.parametrize("form", ["[" * 9_999, "[" * 9_999 + "]" * 9_999])
+def test_arguments_nested_too_deeply_are_refused_by_place(render, form):
+    messages = [USER, calls(("1", "one", form)), says("tool", "x")]
+    where = (
+        r"^messages\[1\]\.tool_calls\[0\]\.function\.arguments is nested too deeply$"
+    )
     with pytest.raises(TemplateError, match=where) as refused:
         render("Qwen-Qwen3-0.6B", messages)
     assert refused.value.param == "messages"
