@@ -85,7 +85,8 @@ REQUEST: tuple[Field, ...] = (
     native_field(
         "stop",
         _stops,
-        f"a string or a list of at most {STOPS_MAX}",
+        f"a string or a list of at most {STOPS_MAX} strings, each of 1 to"
+        f" {readers.STOP_CHARS_MAX} characters",
         "none",
         "Texts that end the answer.",
     ),

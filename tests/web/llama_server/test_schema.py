@@ -369,6 +369,13 @@ def test_what_settings_show_is_kept():
     }
 
 
+def test_a_wrong_stop_is_told_every_limit():
+    assert str(refused(stop=5)) == (
+        "stop must be a string or a list of at most 128 strings, each of 1 to 1024"
+        " characters, not 5"
+    )
+
+
 def test_stops_are_read_once_each():
     assert read(stop=["a", "b", "a"]).request.stops == ("a", "b")
     assert read(stop=[]).request.stops == ()
