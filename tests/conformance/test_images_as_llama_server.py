@@ -13,7 +13,11 @@ from tests.support.peer import peer_program, running_peer
 from tests.support.pictures import data_url, drawing, encoded
 from tests.support.server import running_server
 
-pytestmark = [pytest.mark.conformance, pytest.mark.usefixtures("smollm2_path")]
+pytestmark = [
+    pytest.mark.conformance,
+    pytest.mark.timeout(300),
+    pytest.mark.usefixtures("smollm2_path"),
+]
 
 WIDE = tiny_projectors.SMOLLM2_WIDTH
 PAIRS = {
