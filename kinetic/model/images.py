@@ -29,6 +29,7 @@ import numpy as np
 from kinetic.errors import InternalError, ModelError, RequestError
 from kinetic.gguf_header import read_header
 from kinetic.model import ffi
+from kinetic.model.engine import MIB, free_memory
 from kinetic.model.identity import file_identity
 from kinetic.model.layout import Axes, Markers, Tile
 
@@ -81,6 +82,12 @@ class Projector:
 
     def __init__(self, path: Path, model: ffi.Model, options: ProjectorOptions) -> None:
         facts = read_facts(path)
+        size, free = path.stat().st_size, free_memory()
+        if size > free:
+            raise ModelError(
+                f"{path.name} needs {size // MIB} MiB and {free // MIB} MiB of memory"
+                " are free"
+            )
         params = mtmd.mtmd_context_params_default()
         params.print_timings = False
         params.n_threads = options.n_threads

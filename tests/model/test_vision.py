@@ -201,8 +201,8 @@ def test_a_template_that_leaves_a_picture_out_is_told_of(smollm2_path):
                 {"role": "assistant", "content": "two"},
                 user(image(DOG, "messages[2].content[0]")),
             )
+        source = Source(text=data_url(CAT), where="here")
         with pytest.raises(RequestError, match=r"here: .* leaves it out") as refused:
-            source = Source(text=data_url(CAT), where="here")
             loaded.vision.tokens("a prompt without it", None, [source])
         assert refused.value.param == "here"
     finally:
