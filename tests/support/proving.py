@@ -10,8 +10,8 @@ from pathlib import Path
 from kinetic.actors.messages import Failed, Finished
 from kinetic.actors.receipt import ReceiptFacts, engine_identity
 from kinetic.actors.system import ActorSystem, SystemOptions
-from kinetic.loading import chat_template, choose_plan, state_rules
 from kinetic.digest import BackgroundDigest
+from kinetic.loading import chat_template, choose_plan, state_rules
 from kinetic.model.constraint import ConstraintCompiler
 from kinetic.model.engine import EngineOptions, LlamaEngine
 from kinetic.model.prompt import PromptBuilder
