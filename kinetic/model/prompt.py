@@ -266,7 +266,8 @@ class PromptBuilder:
         output = OutputFormat(
             # Without tools no calls are read, but a family's channels still are.
             family=self._template.family,
-            tools=tuple(tools),
+            # What holds the answer to a shape of its own leaves no room for calls.
+            tools=tuple(tools) if forced or request.constraint is None else (),
             think_open=think_open,
             think_tags=self._template.think_tags,
             parallel=inputs.parallel_tool_calls,

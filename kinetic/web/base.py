@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tornado import web
 
 from kinetic import __version__
-from kinetic.config import MIB
 from kinetic.web import guard, json_body
-from kinetic.web.errors import HttpError, openai_body, to_http
+from kinetic.web.errors import HttpError, openai_body, to_http, too_large
 from kinetic.web.service import ClientGone
 
 if TYPE_CHECKING:
@@ -144,10 +143,7 @@ class ApiHandler(web.RequestHandler):
         """Refuse a body by its headers, before anyone reads it."""
         headers = self.request.headers
         if getattr(self.request.connection, "is_body_too_large", False):
-            most = self.service.options.max_body_bytes // MIB
-            raise HttpError(
-                status=413, message=f"the body is larger than {most} MiB (--max-body)"
-            )
+            raise too_large(self.service.options.max_body_bytes)
         encoding = headers.get("Content-Encoding", "identity").strip().lower()
         if encoding != "identity":
             raise HttpError(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tornado import httputil, iostream
 
 from kinetic.web.base import dumps
-from kinetic.web.errors import HttpError, openai_body
+from kinetic.web.errors import HttpError, openai_body, too_large
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 _PROBE_EVERY_S = 0.1
 _TCP_CLOSED = 7
 """Linux's TCP_CLOSE in tcp_info: the peer answered with a reset."""
+
+DRAIN_S = 30.0
+"""How long a refused body is read and dropped: closing at once would take the answer
+with it."""
+
+_DRAINED_BYTES = 64 << 10
+_FAR = 4  # times the limit, from which on a body is not waited for
+_DIGITS = 19  # of a length that is worth reading; Tornado refuses longer ones
 
 _LAST_CHUNK = b"0\r\n\r\n"
 
@@ -175,9 +183,32 @@ class BodyLimit(httputil.HTTPMessageDelegate):
         start_line: httputil.RequestStartLine | httputil.ResponseStartLine,
         headers: httputil.HTTPHeaders,
     ) -> Awaitable[None] | None:
-        """Pass on; Tornado's own limit is lifted."""
+        """Pass on; Tornado's own limit is lifted.
+
+        A body that says itself that it is far too large is answered before it is sent,
+        and so is one whose client asks first ("Expect: 100-continue") and need not send
+        it at all.
+        """
         self._connection.set_max_body_size(1 << 62)  # type: ignore[attr-defined]
+        declared = headers.get("Content-Length", "")
+        size = int(declared) if declared.isdigit() and len(declared) < _DIGITS else 0
+        asks = headers.get("Expect", "").lower() == "100-continue"
+        if size > self._limit * (1 if asks else _FAR):
+            return self._refuse()
         return self._inner.headers_received(start_line, headers)
+
+    async def _refuse(self) -> None:
+        """Answer, then read and drop what the client goes on sending, and close."""
+        stream: iostream.IOStream = self._connection.stream  # type: ignore[attr-defined]
+        try:
+            await stream.write(refusal(too_large(self._limit)))
+            async with asyncio.timeout(DRAIN_S):
+                while True:
+                    await stream.read_bytes(_DRAINED_BYTES, partial=True)
+        except (iostream.StreamClosedError, TimeoutError):
+            pass
+        finally:
+            stream.close()
 
     def data_received(self, chunk: bytes) -> Awaitable[None] | None:
         """Pass on what fits."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kinetic.config import MIB
 from kinetic.errors import (
     ContextExceeded,
     KineticError,
@@ -85,6 +86,14 @@ def to_http(error: BaseException) -> HttpError:
                 message="the server failed; its log has the details",
                 kind="server_error",
             )
+
+
+def too_large(limit_bytes: int) -> HttpError:
+    """What a client with too large a body is told."""
+    most = limit_bytes // MIB
+    return HttpError(
+        status=413, message=f"the body is larger than {most} MiB (--max-body)"
+    )
 
 
 def openai_body(error: HttpError) -> dict[str, Any]:

@@ -158,6 +158,22 @@ def test_a_body_that_is_too_large_gets_its_answer_and_the_connection_lives(data)
     told(story, max_body_bytes=1 << 20)
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"Content-Length": "99999999999"},
+        {"Content-Length": "1048577", "Expect": "100-continue"},
+    ],
+)
+def test_a_body_that_says_it_is_too_large_is_answered_before_it_is_sent(head):
+    async def story(client):
+        async with RawClient(client.url) as raw:
+            await raw.send(request("POST", CHAT, b"", head))
+            assert "1 MiB" in is_openai_error(await raw.answer(), 413)
+
+    told(story, max_body_bytes=1 << 20)
+
+
 # --- What is not HTTP ---------------------------------------------------------------
 
 
