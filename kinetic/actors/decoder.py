@@ -208,8 +208,7 @@ class Decoder(KineticActor):
             except InternalError as error:
                 _log.warning("the draft model failed, it is not asked again: %s", error)
                 self._guesser_failed = True
-        proposed = Proposed(serial=message.serial, guess=guess)
-        tell(self._peers.slots[message.slot_id], proposed)
+        tell(self._peers.slots[message.slot_id], Proposed(guess=guess))
 
     def _withdraw(self, message: Withdraw) -> None:
         slot_id = message.slot_id

@@ -44,8 +44,6 @@ class Sequence:
         self.n_prompt = 0
         """How many of the tokens were fed as a prompt; the rest were generated."""
         self.serial = 0
-        self.n_asked = 0
-        """Questions to the draft model so far; stale answers are told by it."""
         self.is_owed = False
         """The Decoder has something of ours to answer, but for questions."""
         self.is_restored = False
@@ -131,9 +129,7 @@ class Sequence:
 
     def ask(self, ask: Ask) -> None:
         """Have the draft model guess; answered by Proposed."""
-        self.n_asked += 1
-        propose = Propose(slot_id=self._slot_id, serial=self.n_asked, ask=ask)
-        tell(self._decoder, propose)
+        tell(self._decoder, Propose(slot_id=self._slot_id, ask=ask))
 
     def withdraw(self) -> None:
         """Take back what is fed and not run; answered by Withdrawn."""

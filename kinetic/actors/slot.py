@@ -509,12 +509,13 @@ class Slot(KineticActor):
     def _proposed(self, message: Proposed) -> None:
         running = self._running
         if running is None or self._closing or running.unfed is None:
-            return
-        if message.serial != self._sequence.n_asked or running.drafter is None:
+            # The answer that asked is over. A later one asks behind a pass of its own,
+            # before which the Decoder has answered this.
             return
         token, most = running.unfed
         running.unfed = None
-        running.drafted = tuple(running.drafter.take(message.guess))[:most]
+        if running.drafter is not None:
+            running.drafted = tuple(running.drafter.take(message.guess))[:most]
         self._sequence.feed_step((token, *running.drafted))
 
     def _can_step_back(self) -> bool:

@@ -66,8 +66,6 @@ class Propose:
     """Ask the draft model how the slot's text goes on; answered by Proposed."""
 
     slot_id: int
-    serial: int
-    """Grows by one per question of a slot."""
     ask: Ask
 
 

@@ -116,9 +116,8 @@ class SnapshotTaken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposed:
-    """What the draft model would go on with."""
+    """What the draft model would go on with; questions are answered in their order."""
 
-    serial: int
     guess: ModelGuess
 
 
