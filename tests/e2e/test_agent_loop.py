@@ -152,7 +152,7 @@ def test_whole_and_streamed_forced_calls_are_the_same(client):
 
 
 def test_an_answer_that_is_held_to_a_grammar_is_text_to_its_end(client):
-    call = r'<tool_call>{\"name\": \"get_time\", \"arguments\": {\"zone\": \"x\"}}'
+    call = r"<tool_call>{\"name\": \"get_time\", \"arguments\": {\"zone\": \"x\"}}"
     choice = client.chat.completions.create(
         model="any",
         messages=[{"role": "user", "content": "Go."}],
