@@ -28,8 +28,8 @@ PAIRS = {
 def loaded(model_path, projector_path, **options):
     model = ffi.Model(model_path)
     try:
-        options = ProjectorOptions(**{"n_threads": 1, **options})
-        projector = Projector(projector_path, model, options)
+        asked = ProjectorOptions(**{"n_threads": 1, **options})
+        projector = Projector(projector_path, model, asked)
         try:
             yield projector
         finally:
