@@ -51,7 +51,11 @@ _IMAGE = 1  # mtmd_input_chunk_type
 
 # From where the engine's other libraries are: two builds would not fit together.
 os.environ.setdefault("MTMD_CPP_LIB", ffi.library_folder())
-mtmd: Any = importlib.import_module("llama_cpp.mtmd_cpp")
+try:
+    mtmd: Any = importlib.import_module("llama_cpp.mtmd_cpp")
+except (OSError, RuntimeError, AttributeError) as error:
+    place = os.environ["MTMD_CPP_LIB"]
+    raise ModelError(f"the engine's library for images is not in {place}") from error
 ffi.log_here(mtmd.mtmd_helper_log_set)
 
 
