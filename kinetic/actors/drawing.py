@@ -53,7 +53,7 @@ class TokenSource:
         self, sampler: TokenSampler, matcher: Matcher | None, *, tells_left: bool
     ) -> None:
         self._sampler = sampler
-        self._matcher = matcher
+        self.matcher = matcher
         self._tells_left = tells_left
 
     def draw(
@@ -87,7 +87,7 @@ class TokenSource:
         return Draws(tuple(drawn), len(drawn) - 1, is_over=False)
 
     def _draw_one(self, row: npt.NDArray[np.float32]) -> Drawn:
-        matcher = self._matcher
+        matcher = self.matcher
         masked = row if matcher is None else matcher.mask(row)
         token = self._sampler.draw(masked)
         if matcher is not None:

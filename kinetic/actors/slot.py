@@ -6,7 +6,7 @@ import secrets
 import string
 import time
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
@@ -14,31 +14,26 @@ import numpy as np
 from kinetic.actors.base import KineticActor, tell
 from kinetic.actors.drafting import Ask, DraftBasis, Drafter, Drafting, Passes
 from kinetic.actors.drawing import Drawn, TokenSource
-from kinetic.actors.generation import Output, OutputText
+from kinetic.actors.generation import OutputText
 from kinetic.actors.kept import StateRules, exact_length
 from kinetic.actors.messages import (
     Begin,
     Cancel,
-    Delta,
     Failed,
     FeedFailed,
     Finished,
     GenerationEnded,
-    GenerationMoved,
     GenerationStarted,
     Job,
     Keep,
     KeepHeld,
-    KeptState,
     Logits,
     PromptDone,
-    PromptMoved,
     PromptScored,
     PromptState,
     Proposed,
     Record,
     Restored,
-    Sink,
     SinkEvent,
     SlotIdle,
     SlotMessage,
@@ -47,12 +42,13 @@ from kinetic.actors.messages import (
     Withdrawn,
     Yield,
 )
-from kinetic.actors.scoring import PromptScores, score, score_drawn
+from kinetic.actors.running import Running
+from kinetic.actors.scoring import PromptScores
 from kinetic.actors.sequence import Sequence, frozen
 from kinetic.errors import InternalError, KineticError
 from kinetic.model.chat.calls import parser_for
 from kinetic.model.sampling import TokenSampler
-from kinetic.types import Finish, Timings, TokenLogprob, Usage
+from kinetic.types import Finish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Items
@@ -60,10 +56,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kinetic.actors.system import Peers
-    from kinetic.model.constraint import Matcher
     from kinetic.model.ffi import Model
     from kinetic.model.vocab import Vocab
-    from kinetic.types import OutputPiece
 
 _ALPHABET = string.ascii_letters + string.digits
 _PROGRESS_EVERY = 16  # generated tokens between two progress messages to Metrics
@@ -83,35 +77,6 @@ class SlotOptions:
     rules: StateRules
     drafting: Drafting | None = None
     """How slots draft; None: not at all."""
-
-
-@dataclass(slots=True)
-class _Running:
-    """The generation that a slot is making."""
-
-    job: Job
-    sink: Sink
-    source: TokenSource
-    text: OutputText
-    visible: frozenset[int]
-    drafter: Drafter | None
-    n_cached: int
-    began_s: float
-    share: bool
-    first_token_s: float | None = None
-    n_prompt_done: int = 0
-    n_generated: int = 0
-    has_new_line: bool = False
-    drafted: tuple[int, ...] = ()  # what the last feed's tokens but the first are
-    unfed: tuple[int, int] | None = None  # a token that waits for drafts, their limit
-    n_drafts: int = 0
-    n_drafted: int = 0
-    n_accepted: int = 0
-    output: list[int] = field(default_factory=list)
-    delivered: list[OutputPiece] = field(default_factory=list)  # for a receipt alone
-    scores: PromptScores | None = None
-    start: PromptState | None = None
-    kept: KeptState | None = None
 
 
 class Slot(KineticActor):
@@ -142,7 +107,7 @@ class Slot(KineticActor):
         self._sequence = Sequence(slot_id, peers.decoder)
         self._scope: tuple[str, ...] = ()  # what the held tokens stand beside
         self._displaced: deque[Keep] = deque()  # without their states yet
-        self._running: _Running | None = None
+        self._running: Running | None = None
         self._last: SinkEvent | None = None  # the end, told once the slot is idle
         self._closing = False  # the generation is over, Withdrawn has not come yet
 
@@ -204,10 +169,10 @@ class Slot(KineticActor):
                 slot_id=self._slot_id,
                 job=begin.job,
                 n_cached=running.n_cached,
-                queued_s=_timings(running).queued_s,
+                queued_s=running.timings().queued_s,
             ),
         )
-        self._say_progress(running)
+        running.tell_progress()
         if begin.start is not None:
             start = begin.start
             n_prompt = len(start.tokens)
@@ -219,8 +184,10 @@ class Slot(KineticActor):
             self._sequence.restore(kept.tokens, kept.n_prompt, kept.state, images)
         else:
             self._feed_prompt(running, begin.n_keep)
+        # While the prompt is run: a long one takes a while to look through.
+        running.drafter = self._drafter(running)
 
-    def _generation(self, begin: Begin) -> _Running:
+    def _generation(self, begin: Begin) -> Running:
         """Set up what the job needs; raises KineticError where it cannot be."""
         job = begin.job
         n_cached = begin.n_keep
@@ -241,13 +208,14 @@ class Slot(KineticActor):
             banned=tuple(self._vocab.ends) if job.ignore_eos else (),
         )
         tells_left = job.post_sampling_probs and job.n_logprobs is not None
-        return _Running(
+        return Running(
             job=job,
             sink=begin.sink,
+            slot_id=self._slot_id,
+            n_ctx=self._n_ctx,
             source=TokenSource(sampler, matcher, tells_left=tells_left),
             text=OutputText(stops=job.stops, parser=parser, min_indent=job.min_indent),
             visible=self._vocab.visible(job.visible_markers),
-            drafter=self._drafter(job, matcher),
             n_cached=n_cached,
             began_s=time.monotonic(),
             share=begin.share,
@@ -257,13 +225,14 @@ class Slot(KineticActor):
             kept=begin.kept,
         )
 
-    def _drafter(self, job: Job, matcher: Matcher | None) -> Drafter | None:
+    def _drafter(self, running: Running) -> Drafter | None:
+        job = running.job
         if self._drafting is None or job.max_tokens == 0:
             return None
         basis = DraftBasis(
             slot_id=self._slot_id,
             job=job,
-            matcher=matcher,
+            matcher=running.source.matcher,
             n_vocab=self._vocab.n_tokens,
             ends=self._vocab.ends,
             n_ctx=self._n_ctx,
@@ -287,7 +256,7 @@ class Slot(KineticActor):
         elif kept is not None:
             self._feed_prompt(running, kept.n_keep)
 
-    def _feed_prompt(self, running: _Running, n_keep: int) -> None:
+    def _feed_prompt(self, running: Running, n_keep: int) -> None:
         job = running.job
         self._sequence.feed_prompt(
             job.prompt, n_keep, all_rows=job.prompt_logprobs, images=job.images
@@ -296,7 +265,7 @@ class Slot(KineticActor):
     def _yield(self) -> None:
         running = self._running
         if running is not None and running.job.is_prefill and not self._closing:
-            self._close("limit", self._finished(running, Finish(reason="limit")))
+            self._close("limit", running.finished(Finish(reason="limit")))
 
     def _cancel(self, cancel: Cancel) -> None:
         running = self._running
@@ -330,8 +299,8 @@ class Slot(KineticActor):
             GenerationEnded(
                 slot_id=self._slot_id,
                 outcome=outcome,
-                usage=_usage(running),
-                timings=_timings(running),
+                usage=running.usage(),
+                timings=running.timings(),
                 n_prompt_done=running.n_prompt_done,
                 has_new_line=running.has_new_line,
             ),
@@ -357,7 +326,7 @@ class Slot(KineticActor):
         if running is not None and last is not None:
             self._tell_end(running, last)
 
-    def _tell_end(self, running: _Running, last: SinkEvent) -> None:
+    def _tell_end(self, running: Running, last: SinkEvent) -> None:
         """Tell the request's end, or let Receipt tell it along with the receipt."""
         if running.job.receipt is None or not isinstance(last, Finished):
             running.sink.put(last)
@@ -439,13 +408,13 @@ class Slot(KineticActor):
         if message.is_last:
             self._advance(running, rows)
 
-    def _prompt_ran(self, running: _Running, message: Logits) -> None:
+    def _prompt_ran(self, running: Running, message: Logits) -> None:
         if running.scores is not None:
             running.scores.feed(message.rows)
         running.n_prompt_done = message.n_past
-        self._say_progress(running)
+        running.tell_progress()
         if not message.is_last:
-            self._tell_moved(running)
+            tell(self._peers.metrics, running.moved())
             return
         if running.scores is not None:
             entries = tuple(running.scores.entries)
@@ -456,7 +425,7 @@ class Slot(KineticActor):
             running.start = PromptState(state=b"", tokens=prompt, logits=logits)
             self._sequence.take_snapshot("share")
 
-    def _advance(self, running: _Running, rows: npt.NDArray[np.float32]) -> None:
+    def _advance(self, running: Running, rows: npt.NDArray[np.float32]) -> None:
         """Draw the next tokens, feed the last, and only then do their text.
 
         `rows` are the logits in front of each drafted token and behind the last: one
@@ -466,10 +435,10 @@ class Slot(KineticActor):
             running.first_token_s = time.monotonic()
         job = running.job
         if job.max_tokens == 0:
-            self._put(running, self._delta(running))
+            running.tell((), None)
             self._end(running, Finish(reason="limit"))
             return
-        ends, most = self._vocab.ends, self._room(running)
+        ends, most = self._vocab.ends, running.room
         drafted, running.drafted = running.drafted, ()
         draws = running.source.draw(rows, drafted, most=most, ends=ends)
         if drafted:
@@ -481,21 +450,24 @@ class Slot(KineticActor):
             self._feed_next(running, draws.drawn)
         for i, drawn in enumerate(draws.drawn):
             running.n_accepted += i < len(drafted) and drawn.token == drafted[i]
-            self._say(running, drawn)
-            if self._closing or self._running is not running:
-                # The text ended the answer: what was drawn behind never was.
+            finish = running.say(drawn, self._vocab)
+            if finish is not None:
+                # Where the text ended the answer, what was drawn behind never was.
+                self._end(running, finish)
                 return
+            if running.n_generated % _PROGRESS_EVERY == 1:
+                tell(self._peers.metrics, running.moved())
         if draws.error is not None:
             self._close("failed", Failed(index=job.index, error=draws.error))
 
-    def _feed_next(self, running: _Running, drawn: Items[Drawn]) -> None:
+    def _feed_next(self, running: Running, drawn: Items[Drawn]) -> None:
         """Feed the last token drawn, and behind it what is likely to follow."""
         token = drawn[-1].token
         drafter, drafting = running.drafter, self._drafting
         if drafter is not None and drafting is not None:
             drafter.keep([found.token for found in drawn])
             # The last token of all is drawn from a row and never fed.
-            most = min(drafting.most, self._room(running) - len(drawn) - 1)
+            most = min(drafting.most, running.room - len(drawn) - 1)
             if most > 0 and self._can_step_back():
                 found = drafter.draft(most, self._passes)
                 if isinstance(found, Ask):
@@ -522,112 +494,10 @@ class Slot(KineticActor):
         """Whether wrong drafts could be cut from the memory as it is."""
         return self._rules.can_cut or not self._sequence.is_restored
 
-    def _entry(
-        self, running: _Running, drawn: Drawn, piece: bytes
-    ) -> TokenLogprob | None:
-        count = running.job.n_logprobs
-        if count is None:
-            return None
-        if running.job.post_sampling_probs:
-            return score_drawn(self._vocab, drawn.left, drawn.token, piece, count)
-        return score(self._vocab, drawn.row, drawn.token, piece, count)
-
-    def _room(self, running: _Running) -> int:
-        """How many more tokens the answer may have; at least one while it runs."""
-        job = running.job
-        room = self._n_ctx - len(job.prompt)
-        if job.max_tokens is not None:
-            room = min(room, job.max_tokens)
-        return room - running.n_generated
-
-    def _limit(self, running: _Running) -> Finish | None:
-        job = running.job
-        if job.max_tokens is not None and running.n_generated >= job.max_tokens:
-            return Finish(reason="limit")
-        if len(job.prompt) + running.n_generated >= self._n_ctx:
-            return Finish(reason="limit", context_full=True)
-        return None
-
-    def _say(self, running: _Running, drawn: Drawn) -> None:
-        """Count a token, tell its text, and end the answer where it ends."""
-        running.n_generated += 1
-        running.output.append(drawn.token)
-        is_end = drawn.token in self._vocab.ends
-        piece = b"" if is_end else self._vocab.piece(drawn.token, running.visible)
-        out = running.text.feed(piece, self._entry(running, drawn, piece))
-        running.has_new_line = running.has_new_line or b"\n" in piece
-        finish = Finish(reason="eos") if is_end else self._limit(running)
-        finish = out.finish or finish
-        if finish is None and self._is_out_of_time(running, piece):
-            finish = Finish(reason="limit")
-        self._put(running, self._delta(running, (drawn.token,), out))
-        if finish is not None:
-            self._end(running, finish)
-        elif running.n_generated % _PROGRESS_EVERY == 1:
-            self._tell_moved(running)
-
-    def _is_out_of_time(self, running: _Running, piece: bytes) -> bool:
-        most = running.job.stop_at_newline_after_s
-        if most is None or running.first_token_s is None or b"\n" not in piece:
-            return False
-        return time.monotonic() - running.first_token_s > most
-
-    def _delta(
-        self,
-        running: _Running,
-        tokens: tuple[int, ...] = (),
-        out: Output | None = None,
-    ) -> Delta:
-        return Delta(
-            index=running.job.index,
-            pieces=() if out is None else out.pieces,
-            tokens=tokens,
-            logprobs=() if out is None else out.logprobs,
-            n_generated=running.n_generated,
-            timings=_timings(running) if running.job.progress else None,
-        )
-
-    def _put(self, running: _Running, delta: Delta) -> None:
-        if running.job.receipt is not None:
-            running.delivered += delta.pieces
-        running.sink.put(delta)
-
-    def _say_progress(self, running: _Running) -> None:
-        if running.job.progress:
-            moved = PromptMoved(
-                index=running.job.index,
-                n_done=running.n_prompt_done,
-                seconds=_timings(running).prompt_s,
-            )
-            running.sink.put(moved)
-
-    def _tell_moved(self, running: _Running) -> None:
-        moved = GenerationMoved(
-            slot_id=self._slot_id,
-            n_prompt_done=running.n_prompt_done,
-            n_generated=running.n_generated,
-            timings=_timings(running),
-            has_new_line=running.has_new_line,
-            n_drafted=running.n_drafted,
-            n_accepted=running.n_accepted,
-        )
-        tell(self._peers.metrics, moved)
-
-    def _end(self, running: _Running, finish: Finish) -> None:
-        rest = running.text.end(truncated=finish.reason == "limit")
-        if rest.pieces or rest.logprobs:
-            self._put(running, self._delta(running, (), rest))
+    def _end(self, running: Running, finish: Finish) -> None:
+        running.tell_rest(truncated=finish.reason == "limit")
         finish = running.text.stopped or finish
-        self._close(finish.reason, self._finished(running, finish))
-
-    def _finished(self, running: _Running, finish: Finish) -> Finished:
-        return Finished(
-            index=running.job.index,
-            finish=finish,
-            usage=_usage(running),
-            timings=_timings(running),
-            slot_id=self._slot_id,
-        )
+        self._close(finish.reason, running.finished(finish))
 
 
 def _text_tokens(job: Job) -> tuple[int, ...]:
@@ -635,24 +505,3 @@ def _text_tokens(job: Job) -> tuple[int, ...]:
     if not job.images:
         return job.prompt
     return tuple(token for token in job.prompt if token >= 0)
-
-
-def _usage(running: _Running) -> Usage:
-    return Usage(
-        n_prompt=len(running.job.prompt),
-        n_cached=running.n_cached,
-        n_generated=running.n_generated,
-        n_drafts=running.n_drafts,
-        n_drafted=running.n_drafted,
-        n_accepted=running.n_accepted,
-    )
-
-
-def _timings(running: _Running) -> Timings:
-    now = time.monotonic()
-    first = running.first_token_s
-    return Timings(
-        queued_s=max(running.began_s - running.job.arrived_s, 0.0),
-        prompt_s=(now if first is None else first) - running.began_s,
-        predicted_s=0.0 if first is None else now - first,
-    )
