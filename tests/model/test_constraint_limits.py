@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 LIMIT_S = 4.0
 """Processor time of one constraint and of a short answer to it."""
 LIMIT_MB = 300
