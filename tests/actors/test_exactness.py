@@ -139,23 +139,33 @@ def test_choices_of_one_prompt_equal_requests_of_their_own(harness, sampling):
     assert sum(a.usage.n_cached == a.usage.n_prompt for a in answers) == 5
 
 
-@pytest.mark.parametrize(
-    ("chunk", "shared", "threads"), [(1, 1, 1), (7, 3, 2), (300, 64, 2)]
-)
-def test_chunk_sizes_and_thread_counts_change_nothing(
-    harness, smollm2_path, chunk, shared, threads
-):
+@pytest.mark.parametrize(("chunk", "shared"), [(1, 1), (7, 3), (300, 64)])
+def test_chunk_sizes_change_nothing(harness, smollm2_path, chunk, shared):
     expected = [alone(harness, text, SEEDED) for text in TEXTS]
 
     def plan(engine):
         return replace(uniform(engine), prompt_chunk=chunk, shared_chunk=shared)
 
-    with running(
-        smollm2_path, plan, n_ctx=512, n_parallel=3, n_threads=threads
-    ) as other:
+    with running(smollm2_path, plan, n_ctx=512, n_parallel=3, n_threads=1) as other:
         collectors = [
             other.submit(other.job(text, sampling=SEEDED, max_tokens=16))
             for text in TEXTS
+        ]
+        for collector, own in zip(collectors, expected, strict=True):
+            assert collector.wait()[0].bits == own.bits
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_thread_counts_change_nothing(harness, smollm2_path, threads):
+    # Few tokens: on a busy machine threads that wait for each other are very slow.
+    texts = TEXTS[:2]
+    expected = [alone(harness, text, SEEDED, 4) for text in texts]
+    with running(
+        smollm2_path, uniform, n_ctx=512, n_parallel=2, n_threads=threads
+    ) as other:
+        collectors = [
+            other.submit(other.job(text, sampling=SEEDED, max_tokens=4))
+            for text in texts
         ]
         for collector, own in zip(collectors, expected, strict=True):
             assert collector.wait()[0].bits == own.bits
