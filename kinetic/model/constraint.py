@@ -14,18 +14,12 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kinetic.errors import InternalError, RequestError
 from kinetic.model import charset, guidance, lark
-from kinetic.model.charset import Ranges, overlap
-from kinetic.model.gbnf.lexemes import Lexed, lexed
-from kinetic.model.gbnf.nodes import Tokens
-from kinetic.model.gbnf.parser import ROOT, GbnfError, TokenIds, parse
-from kinetic.model.gbnf.passes import Order, evaluate, first_members, is_nullable
-from kinetic.model.gbnf.rewriting import simplified
-from kinetic.model.gbnf.writer import written
+from kinetic.model.gbnf.answer import GrammarReader
+from kinetic.model.gbnf.parser import GbnfError
 from kinetic.model.json_schema.check import CheckedSchema, check_schema
 from kinetic.model.json_schema.embedded import checked_lark
 from kinetic.model.json_schema.errors import SchemaError
@@ -52,7 +46,6 @@ MAX_SHARED_S = 0.5
 """Time of masks after which what matchers share is given up; about 20 MB."""
 
 JSON_GAP = r"[ \t\r\n]{1,8}"
-GRAMMAR_GAP = r"\n{1,2}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,7 +335,9 @@ class ConstraintCompiler:
                 schemas = ((spec.param, checked),)
                 answer = _json(checked)
             case "gbnf":
-                answer = self._gbnf(spec.source)
+                limit = self._limits.max_grammar_bytes
+                reader = GrammarReader(self._model, self._vocab, self._tokens(), limit)
+                answer = reader.answer(spec.source)
             case _:
                 raise InternalError(f"a constraint of unknown kind {spec.kind!r}")
         return _Source(lark.grammar(answer, self._reasoning(spec)), schemas)
@@ -351,6 +346,8 @@ class ConstraintCompiler:
         if spec.prefix_think is None:
             return None
         opener, closer = (tag.strip() for tag in spec.prefix_think)
+        if not opener or not closer:
+            return None
         opener_token = self._vocab.special_token(opener)
         closer_token = self._vocab.special_token(closer)
         controls = self._vocab.controls
@@ -362,80 +359,6 @@ class ConstraintCompiler:
             closer_token=closer_token if closer_token in controls else None,
             is_open=spec.think_open,
         )
-
-    def _gbnf(self, source: str) -> lark.Answer:
-        n_bytes = len(source.encode("utf-8", "surrogatepass"))
-        limit = self._limits.max_grammar_bytes
-        if n_bytes > limit:
-            raise GbnfError(f"the grammar has {n_bytes} bytes; the limit is {limit}")
-        grammar = simplified(parse(source, self._find_tokens))
-        made = lexed(grammar)
-        self._check_tokens(made)
-        order = Order(grammar.nodes, grammar.rules, ROOT)
-        nodes, rules = grammar.nodes, grammar.rules
-        empty, _ = evaluate(nodes, rules, order, is_nullable, start=False)
-        nothing: Ranges = ()
-        _, first = evaluate(nodes, rules, order, first_members(empty), nothing)
-        begins_with = first[ROOT]
-        has_gap = not overlap(begins_with, ((10, 10),))
-        return lark.Answer(
-            lark=written(made, "answer"),
-            begins_with=begins_with,
-            gap=GRAMMAR_GAP if has_gap else "",
-        )
-
-    def _find_tokens(self, which: str | int, negated: bool) -> TokenIds:
-        """Ids that `<text>`, `<[id]>` or a negated one of them stands for."""
-        tokens = self._tokens()
-        last = tokens.n_vocab - 1
-        if isinstance(which, str):
-            ids = self._model.tokenize(
-                which.encode("utf-8", "replace"), add_special=False, parse_special=True
-            )
-            if len(ids) != 1:
-                raise GbnfError(f"{which} is not one token, but {len(ids)}")
-            which = ids[0]
-        if which > last:
-            raise GbnfError(f"token {which} does not exist: ids are 0 to {last}")
-        if not negated:
-            if which in self._vocab.ends:
-                raise GbnfError(f"token {which} ends the answer, wherever it may end")
-            return ((which, which),)
-        # Without bytes a token is padding; llama.cpp's grammars never allow those.
-        out = {which, *self._vocab.ends}
-        out.update(i for i, piece in enumerate(tokens.pieces) if not piece)
-        cuts = [-1, *sorted(out), last + 1]
-        pairs = pairwise(cuts)
-        return tuple((a + 1, b - 1) for a, b in pairs if a + 1 <= b - 1)
-
-    def _check_tokens(self, made: Lexed) -> None:
-        """Refuse tokens where text that they spell is allowed too.
-
-        llguidance would read the token, and forget the text.
-        """
-        tokens = self._tokens()
-        nodes = made.grammar.nodes
-        for number, members in made.beside:
-            node = nodes[number]
-            if not isinstance(node, Tokens):
-                continue
-            for low, high in node.ids:
-                for token in range(low, high + 1):
-                    if token in tokens.special:
-                        continue
-                    if overlap(members, _first_of(tokens.pieces[token])):
-                        raise GbnfError(
-                            f"token {token} is named where text that it spells is"
-                            " allowed too, which cannot be told apart"
-                        )
-
-
-def _first_of(piece: bytes) -> Ranges:
-    """The first character of a token, or any if it begins inside of one."""
-    text = piece.decode("utf-8", "replace")
-    if text[:1] in {"", "\ufffd"}:
-        return ((0x80, 0x10FFFF),)
-    return ((ord(text[0]), ord(text[0])),)
 
 
 def _json(checked: CheckedSchema) -> lark.Answer:
