@@ -117,10 +117,14 @@ class Server:
         vision = None
         if projector is not None:
             vision = Vision(projector, engine.vocab, engine.n_batch)
+        compiler = ConstraintCompiler(engine.model, engine.vocab)
+        if engine.kind == "text":
+            # The first held answer then waits for no vocabulary to be read.
+            pool.submit(compiler.prepare)
         builder = PromptBuilder(
             engine.vocab,
             self._loaded.template,
-            ConstraintCompiler(engine.model, engine.vocab),
+            compiler,
             engine.n_ctx,
             vision=vision,
         )

@@ -342,7 +342,11 @@ class PromptBuilder:
             )
         except ValueError as error:
             raise RequestError(str(error), param="tools") from error
-        constraint = self._compiler.compile_lark(grammar, param="tools")
+        fields = {
+            f"args_{i}": f"tools[{inputs.tools.index(tool)}].function.parameters"
+            for i, tool in enumerate(tools)
+        }
+        constraint = self._compiler.compile_lark(grammar, param="tools", fields=fields)
         return constraint, rendered.think_open
 
     def _markers(self, output: OutputFormat | None) -> tuple[str, ...]:
