@@ -263,14 +263,15 @@ class PromptBuilder:
             constraint, think_open = self._forced(inputs, tools, rendered)
         elif request.constraint is not None:
             constraint = self._constraint(inputs, request, rendered)
+        holds = request.constraint is not None
         output = OutputFormat(
             # Without tools no calls are read, but a family's channels still are.
             family=self._template.family,
-            # What holds the answer to a shape of its own leaves no room for calls.
-            tools=tuple(tools) if forced or request.constraint is None else (),
+            tools=tuple(tools),
             think_open=think_open,
             think_tags=self._template.think_tags,
-            parallel=inputs.parallel_tool_calls,
+            # A shape of the client's own is held to its end, whatever calls are in it.
+            parallel=inputs.parallel_tool_calls or (not forced and holds),
             split_reasoning=inputs.split_reasoning,
             forced=forced,
         )
