@@ -150,10 +150,10 @@ def servers(model: Path, peer: Path | None, states: Path) -> list[Process]:
 _counter = iter(range(10**9))
 
 
-def text_of(n_words: int) -> str:
-    """A text of its own: no two start alike, so nothing is found in a cache."""
+def text_of(n_tokens: int) -> str:
+    """A text of about that length; no two start alike, so none is in a cache."""
     seed = next(_counter)
-    words = (f"w{(seed * 7919 + i * 104729) % 9973}" for i in range(n_words // 3))
+    words = (f"w{(seed * 7919 + i * 104729) % 9973}" for i in range(n_tokens // 5))
     return f"Text {seed}. " + " ".join(words)
 
 
@@ -231,7 +231,7 @@ Load = Callable[[httpx.AsyncClient, str], Awaitable[dict[str, float]]]
 
 async def cold_prompt(client: httpx.AsyncClient, url: str) -> dict[str, float]:
     """Time to the first token of a new prompt of about 500 tokens."""
-    found = await ask(client, url, chat(text_of(420), 1))
+    found = await ask(client, url, chat(text_of(500), 1))
     return {"cold_first_s": found.first_s, "cold_prompt_tokens": found.n_prompt}
 
 
@@ -252,7 +252,7 @@ async def four_streams(client: httpx.AsyncClient, url: str) -> dict[str, float]:
 
 async def second_turn(client: httpx.AsyncClient, url: str) -> dict[str, float]:
     """Time to the first token of a conversation's second turn, 500 tokens behind it."""
-    opening = text_of(420)
+    opening = text_of(500)
     first = await ask(client, url, chat(opening, 32))
     body = chat(opening, 1)
     body["messages"] += [
@@ -264,7 +264,7 @@ async def second_turn(client: httpx.AsyncClient, url: str) -> dict[str, float]:
 
 async def displaced(client: httpx.AsyncClient, url: str) -> dict[str, float]:
     """A conversation of 1,500 tokens that eight others displaced from the slots."""
-    opening = text_of(1260)
+    opening = text_of(1500)
     own = await ask(client, url, chat(opening, 1))
     for _ in range(8):
         await ask(client, url, chat(text_of(150), 1))
@@ -282,7 +282,7 @@ async def new_prompt_beside_streams(
     bodies = [chat(f"{i}: {LONG}", 160, ignore_eos=True) for i in range(3)]
     tasks = [asyncio.create_task(ask(client, url, body)) for body in bodies]
     await asyncio.sleep(0.5)
-    await ask(client, url, chat(text_of(840), 1))
+    await ask(client, url, chat(text_of(1000), 1))
     found = await asyncio.gather(*tasks)
     pauses = [max(a.gaps_s, default=0.0) for a in found]
     usual = statistics.median(g for a in found for g in a.gaps_s)
@@ -314,7 +314,9 @@ async def measure(
     """Run every load `rounds` times, the servers taking turns; all figures by name."""
     found: dict[str, dict[str, list[float]]] = {p.name: {} for p in processes}
     limits = httpx.Timeout(REQUEST_LIMIT_S)
-    async with httpx.AsyncClient(timeout=limits) as client:
+    # llama-server closes connections after some requests: none is used again.
+    once = httpx.Limits(max_keepalive_connections=0)
+    async with httpx.AsyncClient(timeout=limits, limits=once) as client:
         for process in processes:
             # Not counted: caches, page tables, the first allocation of every size.
             await one_stream(client, process.base_url)
@@ -333,7 +335,7 @@ async def measure(
 async def after_restart(process: Process) -> dict[str, float]:
     """A prompt of 1,500 tokens before and after the server was started again."""
     limits = httpx.Timeout(REQUEST_LIMIT_S)
-    opening = text_of(1260)
+    opening = text_of(1500)
     async with httpx.AsyncClient(timeout=limits) as client:
         own = await ask(client, process.base_url, chat(opening, 1))
     process.stop()
@@ -353,7 +355,7 @@ async def prefilled(process: Process) -> dict[str, float]:
     async with httpx.AsyncClient(timeout=limits) as client:
         url = process.base_url
         short = await ask(client, url, chat("word", 1))
-        opening = text_of(1260)
+        opening = text_of(1500)
         body = {"messages": [{"role": "user", "content": opening + " What"}]}
         (await client.post(url + "/v1/prefill", json=body)).raise_for_status()
         found = await ask(client, url, chat(opening + " What?", 1))
