@@ -138,7 +138,8 @@ def _steps(plan: BatchPlan, steps: Sequence[Pending], room: int) -> list[Share]:
         if step.n_rows <= room:
             chosen.append(Share(slot_id=step.slot_id, n_rows=step.n_rows))
             room -= step.n_rows
-    return chosen
+    # llama.cpp runs sequences together only where their numbers follow each other.
+    return sorted(chosen, key=lambda share: share.slot_id)
 
 
 def chunk_rows(plan: BatchPlan, prompt: Pending, limit: int) -> int:

@@ -179,3 +179,9 @@ def test_a_prefix_never_ends_inside_a_picture():
     # The picture's start is where a chunk ends in any prompt that holds it.
     assert [usable(ALONE, n) for n in (63, 64, 129, 130, 200)] == [0, 50, 50, 50, 192]
     assert usable(UNIFORM, 100, can_cut=False) == 0
+
+
+def test_steps_stand_in_the_order_of_their_sequences():
+    pending = [step(2, arrived=1), step(0, arrived=2), step(3, arrived=3), step(1)]
+    shares = shape(UNIFORM, pending, n_batch=512)
+    assert [share.slot_id for share in shares] == [0, 1, 2, 3]
