@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,9 @@ _log = logging.getLogger(__name__)
 KEEP_EVERY_S = 2.0
 """How long a slot is idle before its state is kept, while nothing runs."""
 
+SWITCH_S = 0.0005
+"""How long a Python thread runs while others wait for the interpreter."""
+
 DRAIN_S = 10.0
 """How long running answers may go on after SIGTERM before they are ended."""
 
@@ -52,6 +56,9 @@ def serve(options: ServeOptions) -> int:
 
     Raises ModelError, and OSError when the address cannot be used.
     """
+    # A thread that comes back from native code must not wait long for the others: one
+    # stream runs at 0.96 of a plain loop's speed, against 0.90 with Python's own 5 ms.
+    sys.setswitchinterval(SWITCH_S)
     check_address(options)
     # Before anything is loaded: a key that cannot be used is told at once.
     signer = None if options.sign_key is None else signing.load(options.sign_key)

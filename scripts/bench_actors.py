@@ -21,6 +21,7 @@ from kinetic import paths
 from kinetic.actors.messages import Delta, Failed, Finished, SinkEvent
 from kinetic.actors.plan import uniform_plan
 from kinetic.actors.system import ActorSystem, SystemOptions
+from kinetic.app import SWITCH_S
 from kinetic.model.engine import EngineOptions, LlamaEngine
 from kinetic.model.ffi import Rows
 from kinetic.model.job import Job
@@ -126,6 +127,7 @@ def measure(model: Path, *, n_tokens: int, rounds: int) -> list[str]:
         ),
     )
     system.start()
+    sys.setswitchinterval(SWITCH_S)
     rows = [
         "| streams | plain loop | actors | ratio | added per step |",
         "|---|---|---|---|---|",
