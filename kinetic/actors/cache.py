@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SMOOTHING = 0.3  # weight of the newest measurement of a speed
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

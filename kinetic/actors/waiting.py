@@ -69,7 +69,3 @@ class WaitingLine:
         gone = tuple(self._line)
         self._line.clear()
         return gone
-
-    def in_group(self, group: str) -> int:
-        """How many jobs of a group wait."""
-        return sum(waiter.job.group == group for waiter in self._line)

@@ -116,9 +116,7 @@ def library_versions() -> dict[str, str]:
     """Versions of the binding and of llama.cpp, as they name themselves."""
     return {
         "llama_cpp_python": str(llama_cpp.__version__),
-        "llama_cpp": lib.llama_version().decode()
-        if hasattr(lib, "llama_version")
-        else "",
+        "llama_cpp": lib.llama_version().decode(),
         "system_info": lib.llama_print_system_info().decode().strip(),
     }
 
