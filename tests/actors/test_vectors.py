@@ -329,6 +329,6 @@ def test_bits_are_those_of_the_input_alone(name):
 
 
 def test_minilms_bits_are_those_of_the_input_alone(minilm_dir):
-    from tests.support.minilm import all_minilm_l6_v2
+    from scripts.minilm import all_minilm_l6_v2
 
     exact_under_load(all_minilm_l6_v2())

@@ -25,7 +25,7 @@ RERANKERS = {
 
 @pytest.fixture(scope="module")
 def both(minilm_dir):
-    from tests.support.minilm import all_minilm_l6_v2
+    from scripts.minilm import all_minilm_l6_v2
 
     peer_program()
     path = all_minilm_l6_v2()

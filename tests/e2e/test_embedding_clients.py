@@ -34,7 +34,7 @@ LONG = "many words follow each other here " * 20
 
 @pytest.fixture(scope="module")
 def served(minilm_dir):
-    from tests.support.minilm import all_minilm_l6_v2
+    from scripts.minilm import all_minilm_l6_v2
 
     with running_server(all_minilm_l6_v2(), "-t", "1", "--alias", MODEL) as process:
         yield process

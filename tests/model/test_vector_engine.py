@@ -156,7 +156,7 @@ def test_scores_of_a_model_without_a_head_are_refused():
 
 @pytest.fixture(scope="module")
 def minilm(minilm_dir):
-    from tests.support.minilm import all_minilm_l6_v2
+    from scripts.minilm import all_minilm_l6_v2
 
     engine = opened(all_minilm_l6_v2())
     yield engine

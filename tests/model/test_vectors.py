@@ -19,7 +19,7 @@ def vocab_of(path):
 
 @pytest.fixture(scope="module")
 def minilm(minilm_dir):
-    from tests.support.minilm import all_minilm_l6_v2
+    from scripts.minilm import all_minilm_l6_v2
 
     model, vocab = vocab_of(all_minilm_l6_v2())
     yield VectorInputs(vocab, 16)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tests.support.gguf_file import Metadata, Tensor
+from scripts.gguf_file import Metadata, Tensor
 from tests.support.vocabularies import Vocabulary
 from tests.support.weights import Weights
 

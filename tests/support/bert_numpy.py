@@ -11,8 +11,8 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from tests.support.gguf_file import Tensor
-from tests.support.minilm import minilm_tensors
+from scripts.gguf_file import Tensor
+from scripts.minilm import minilm_tensors
 
 Floats = npt.NDArray[np.float64]
 

@@ -5,8 +5,8 @@ Rows are multiples of 256, the block size of the K-quants, so that every quantis
 that real models come in can be tried.
 """
 
+from scripts.gguf_file import Metadata, MetaValue
 from tests.support.architecture import Architecture, Named
-from tests.support.gguf_file import Metadata, MetaValue
 from tests.support.vocabularies import Vocabulary
 from tests.support.weights import Weights
 

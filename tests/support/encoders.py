@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from gguf import PoolingType
 
+from scripts.gguf_file import MetaValue
+from scripts.minilm import bert_keys
 from tests.support.architecture import Architecture, Named
-from tests.support.gguf_file import MetaValue
 from tests.support.vocabularies import Vocabulary
 from tests.support.weights import Weights
 
@@ -14,28 +15,6 @@ _N_FF = 256
 _N_LAYER = 2
 _N_CTX = 256
 _SHARP = 1.5  # of queries and keys: see `decoders`
-
-
-def bert_keys(
-    *,
-    n_layer: int,
-    n_embd: int,
-    n_ff: int,
-    n_head: int,
-    n_ctx: int,
-    pooling: PoolingType,
-) -> Mapping[str, MetaValue]:
-    """The hyperparameters of a BERT encoder."""
-    return {
-        "block_count": n_layer,
-        "context_length": n_ctx,
-        "embedding_length": n_embd,
-        "feed_forward_length": n_ff,
-        "attention.head_count": n_head,
-        "attention.layer_norm_epsilon": 1e-12,
-        "attention.causal": False,
-        "pooling_type": int(pooling),
-    }
 
 
 def _keys(pooling: PoolingType) -> Mapping[str, MetaValue]:

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from scripts.minilm import minilm_words
 from tests.support import sources
-from tests.support.minilm import minilm_words
 from tests.support.vocabularies import (
     Markers,
     Vocabulary,
@@ -140,4 +140,4 @@ def gemma() -> Vocabulary:
 
 def bert() -> Vocabulary:
     """WordPiece, lower case, a text between [CLS] and [SEP]."""
-    return wordpiece(minilm_words(), whole=False)
+    return wordpiece(minilm_words())

@@ -7,7 +7,7 @@ depend on every part of a picture, and that are about as large as a token's.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tests.support.gguf_file import Metadata, MetaValue, Tensor
+from scripts.gguf_file import Metadata, MetaValue, Tensor
 from tests.support.weights import Weights
 
 Named = Iterator[tuple[str, Tensor]]

@@ -15,11 +15,6 @@ def smollm2() -> Path:
     return _present(default_model_path())
 
 
-def minilm() -> Path:
-    """The folder of all-MiniLM-L6-v2 as it was published."""
-    return _present(cache_dir("models") / "all-MiniLM-L6-v2")
-
-
 def _present(path: Path) -> Path:
     if not path.exists():
         raise FileNotFoundError(f"{path} is missing: make install puts it there")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.support.minilm import all_minilm_l6_v2
+from scripts.minilm import all_minilm_l6_v2
 from tests.support.native import Floats, NativeModel
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("minilm_dir")]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from gguf import GGUFReader
 
+from scripts.gguf_file import Int32
 from tests.support import sources, tiny_models
-from tests.support.gguf_file import Int32
 from tests.support.native import NativeModel, Row
 from tests.support.tiny_models import ENCODERS, GENERATORS, Precision
 

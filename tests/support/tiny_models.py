@@ -18,19 +18,19 @@ from typing import Literal
 
 from gguf import GGMLQuantizationType, LlamaFileType
 
+from scripts import gguf_file, minilm
+from scripts.file_cache import cached_file
+from scripts.gguf_file import Int32, MetaValue
 from tests.support import (
     architecture,
     chat_templates,
     decoders,
     encoders,
     families,
-    gguf_file,
     sources,
     vocabularies,
     weights,
 )
-from tests.support.file_cache import cached_file
-from tests.support.gguf_file import Int32, MetaValue
 
 _WRITERS = (
     architecture,
@@ -38,6 +38,7 @@ _WRITERS = (
     encoders,
     families,
     gguf_file,
+    minilm,
     vocabularies,
     weights,
 )

@@ -11,8 +11,9 @@ from types import MappingProxyType
 
 from gguf import GGMLQuantizationType, LlamaFileType
 
-from tests.support import gguf_file, projectors, sources, weights
-from tests.support.file_cache import cached_file
+from scripts import gguf_file
+from scripts.file_cache import cached_file
+from tests.support import projectors, sources, weights
 
 SMOLLM2_WIDTH = 576
 TINY_WIDTH = 256

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from gguf import GGUFReader, TokenType
 
-from tests.support.gguf_file import Metadata, MetaValue
+from scripts.gguf_file import Metadata, MetaValue
+from scripts.minilm import BERT_CONTROLS, BERT_ROLES, BERT_TOKENIZER, bert_piece
 
 _N_MERGES = 1_750
 _N_WORDS = 2_300
@@ -116,52 +117,30 @@ def sentencepiece(source: Path, markers: Markers) -> Vocabulary:
     )
 
 
-BERT_MARKERS = Markers(
-    control=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
-    roles=(
-        ("padding", "[PAD]"),
-        ("unknown", "[UNK]"),
-        ("bos", "[CLS]"),
-        ("cls", "[CLS]"),
-        ("eos", "[SEP]"),
-        ("seperator", "[SEP]"),  # the key is spelled like this in the format
-        ("mask", "[MASK]"),
-    ),
-    add_bos=True,
-)
+BERT_MARKERS = Markers(control=BERT_CONTROLS, roles=BERT_ROLES, add_bos=True)
 
 
-def wordpiece(words: Sequence[str], *, whole: bool) -> Vocabulary:
-    """BERT's vocabulary, or the frequent part of it.
+def wordpiece(words: Sequence[str]) -> Vocabulary:
+    """The frequent part of BERT's vocabulary, the lines of its `vocab.txt`.
 
-    Args:
-        words: The lines of a BERT `vocab.txt`.
-        whole: Keep all of them at their ids. Otherwise the markers come first, then
-            single ASCII characters alone and inside words, then frequent words.
+    The markers come first, then single ASCII characters alone and inside words, then
+    frequent words.
     """
-    if whole:
-        tokens = list(words)
-    else:
-        letters = [word for word in words if len(word) == 1 and word.isascii()]
-        inner = [word for word in words if word.startswith("##") and len(word) == 3]
-        frequent = words[_FIRST_WORD : _FIRST_WORD + _N_WORDS]
-        kept = chain(BERT_MARKERS.control, letters, inner, frequent)
-        tokens = list(dict.fromkeys(kept))
+    letters = [word for word in words if len(word) == 1 and word.isascii()]
+    inner = [word for word in words if word.startswith("##") and len(word) == 3]
+    frequent = words[_FIRST_WORD : _FIRST_WORD + _N_WORDS]
+    kept = chain(BERT_MARKERS.control, letters, inner, frequent)
+    tokens = list(dict.fromkeys(kept))
     marks = set(BERT_MARKERS.control)
     types = [
         TokenType.CONTROL if token in marks else TokenType.NORMAL for token in tokens
     ]
     return _vocabulary(
         "bert",
-        [token if token in marks else _phantom_space(token) for token in tokens],
+        [bert_piece(token) for token in tokens],
         types,
         BERT_MARKERS,
-        {
-            "tokenizer.ggml.pre": "default",
-            "tokenizer.ggml.token_type_count": 2,
-            "tokenizer.ggml.add_eos_token": True,
-            "tokenizer.ggml.add_sep_token": False,
-        },
+        BERT_TOKENIZER,
     )
 
 
@@ -184,11 +163,6 @@ def _vocabulary(
     text = (TokenType.NORMAL, TokenType.BYTE)
     marker_ids = tuple(i for i, kind in enumerate(types) if kind not in text)
     return Vocabulary(metadata, len(tokens), marker_ids)
-
-
-def _phantom_space(token: str) -> str:
-    """llama.cpp marks the start of a word where BERT marks its continuation."""
-    return token[2:] if token.startswith("##") else "\u2581" + token
 
 
 @cache

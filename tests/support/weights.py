@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.support.gguf_file import Tensor
+from scripts.gguf_file import Tensor
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""A folder of files that are made once and then reused by every test run."""
+"""A folder of files that are made once and then reused by every run."""
+
+from __future__ import annotations
 
 import hashlib
 import tempfile

@@ -1,5 +1,7 @@
 """Writing a GGUF file from plain metadata values and float tensors."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.file_cache import cached_file
+from scripts.file_cache import cached_file
 
 
 def test_a_file_is_written_once_for_each_key(tmp_path: Path) -> None:
