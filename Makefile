@@ -3,6 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+BENCH_READY := .venv/.bench-ready
 ARGS ?=
 FIRST_TESTS := tests/test_repository.py $(wildcard tests/docs)
 
@@ -55,13 +56,17 @@ fmt: install  ## Format, and repair what can be repaired safely
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-bench: install  ## Measure speed: make bench ARGS="--help"
+bench: install $(BENCH_READY)  ## Measure speed beside two peers, and write docs/performance.*
 	$(BIN)/python -m scripts.bench $(ARGS)
+
+$(BENCH_READY): $(READY)
+	@$(BIN)/python -m scripts.install_packages --extra bench
+	@touch $@
 
 peer: install  ## Build llama-server from the engine's source, to compare with
 	$(BIN)/python -m scripts.build_llama_server
 
-constraints: install  ## Pin what .venv holds now
+constraints: install $(BENCH_READY)  ## Pin what .venv holds now
 	$(BIN)/python -m scripts.pin_constraints
 
 clean:  ## Remove .venv and what tools left; the cache folder stays

@@ -9,6 +9,7 @@ that packages somebody put into the environment by hand stay out.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -25,15 +26,18 @@ HEADER = """\
 """
 
 
-def direct_requirements() -> list[Requirement]:
-    """Reads what pyproject.toml asks for, the dev extra included, and pip."""
+EXTRAS = ("dev", "bench")
+
+
+def direct_requirements(extras: Sequence[str] = EXTRAS) -> list[Requirement]:
+    """Reads what pyproject.toml asks for, with some of its extras, and pip."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = project["optional-dependencies"].values()
-    lines = [*project["dependencies"], *(line for extra in extras for line in extra)]
+    optional = [project["optional-dependencies"][name] for name in extras]
+    lines = [*project["dependencies"], *(line for extra in optional for line in extra)]
     return [Requirement(line) for line in [*lines, "pip"]]
 
 
-def installed_versions() -> dict[str, str]:
+def installed_versions(extras: Sequence[str] = EXTRAS) -> dict[str, str]:
     """Returns the version of each package that the requirements lead to.
 
     Raises:
@@ -41,7 +45,7 @@ def installed_versions() -> dict[str, str]:
     """
     versions: dict[str, str] = {}
     seen: set[str] = set()
-    waiting = direct_requirements()
+    waiting = direct_requirements(extras)
     while waiting:
         requirement = waiting.pop()
         key = str(requirement)
