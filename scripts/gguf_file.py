@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -88,3 +89,35 @@ def _stored_type(
     if keep or tensor.shape[-1] % block:
         return GGMLQuantizationType.F32
     return matrix_type
+
+
+def stream_gguf(
+    path: Path,
+    metadata: Metadata,
+    shapes: Sequence[tuple[str, tuple[int, ...]]],
+    tensors: Iterable[Tensor],
+) -> None:
+    """Writes one model file that need not fit into memory.
+
+    Args:
+        path: Where to write; an existing file is replaced.
+        metadata: Every key of the file, `general.architecture` among them.
+        shapes: Names and sizes of all tensors, outermost dimension first.
+        tensors: Their float32 values, in the same order; one at a time is held.
+            Matrices are stored in half precision, vectors as they are.
+    """
+    writer = GGUFWriter(path, str(metadata["general.architecture"]))
+    for key, value in metadata.items():
+        if key != "general.architecture":  # the writer has put it in already
+            _add(writer, key, value)
+    kinds = [
+        np.dtype(np.float32 if len(size) == 1 else np.float16) for _, size in shapes
+    ]
+    for (name, size), kind in zip(shapes, kinds, strict=True):
+        writer.add_tensor_info(name, size, kind, math.prod(size) * kind.itemsize)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for tensor, kind in zip(tensors, kinds, strict=True):
+        writer.write_tensor_data(tensor.astype(kind))
+    writer.close()

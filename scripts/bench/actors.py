@@ -1,6 +1,6 @@
 """Measure what the actors cost: the same tokens from a plain loop and through them.
 
-    python -m scripts.bench_actors [MODEL] [--tokens N] [--rounds N]
+    python -m scripts.bench.actors [MODEL] [--tokens N] [--rounds N]
 
 Both run in this process on one engine each, in turns; figures are medians over the
 rounds. Nothing is served, no socket is opened.
@@ -13,6 +13,8 @@ import statistics
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,15 @@ from kinetic.types import SamplingParams
 
 PROMPT = "The river ran past the old mill, and every morning"
 SAMPLING = SamplingParams(seed=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Tokens a second of some streams in each round, without actors and with them."""
+
+    n_streams: int
+    loop_tps: Sequence[float]
+    actors_tps: Sequence[float]
 
 
 class Counting:
@@ -110,8 +121,8 @@ def died(name: str, error: BaseException) -> None:
     sys.exit(f"{name}: {error}")
 
 
-def measure(model: Path, *, n_tokens: int, rounds: int) -> list[str]:
-    """Measure one and four streams; rows of a Markdown table."""
+def measure(model: Path, *, n_tokens: int, rounds: int) -> list[Cost]:
+    """Measures one and four streams."""
     options = EngineOptions(n_ctx=1024, n_parallel=4)
     bare = LlamaEngine(model, options)
     acted = LlamaEngine(model, options)
@@ -128,24 +139,33 @@ def measure(model: Path, *, n_tokens: int, rounds: int) -> list[str]:
     )
     system.start()
     sys.setswitchinterval(SWITCH_S)
-    rows = [
-        "| streams | plain loop | actors | ratio | added per step |",
-        "|---|---|---|---|---|",
-    ]
+    costs = []
     for n_streams in (1, 4):
         loops, actors = [], []
         for _ in range(rounds):
             loops.append(plain_loop(bare, n_streams, n_tokens))
             actors.append(through_actors(system, acted, n_streams, n_tokens))
-        loop, actor = statistics.median(loops), statistics.median(actors)
-        added_ms = 1000 * n_streams * (1 / actor - 1 / loop)
-        rows.append(
-            f"| {n_streams} | {loop:.1f} tokens/s | {actor:.1f} tokens/s |"
-            f" {actor / loop:.3f} | {added_ms:+.2f} ms |"
-        )
+        costs.append(Cost(n_streams=n_streams, loop_tps=loops, actors_tps=actors))
     system.stop()
     acted.close()
     bare.close()
+    return costs
+
+
+def table(costs: Sequence[Cost]) -> list[str]:
+    """Writes rows of a Markdown table."""
+    rows = [
+        "| streams | plain loop | actors | ratio | added per step |",
+        "|---|---|---|---|---|",
+    ]
+    for cost in costs:
+        loop = statistics.median(cost.loop_tps)
+        actor = statistics.median(cost.actors_tps)
+        added_ms = 1000 * cost.n_streams * (1 / actor - 1 / loop)
+        rows.append(
+            f"| {cost.n_streams} | {loop:.1f} tokens/s | {actor:.1f} tokens/s |"
+            f" {actor / loop:.3f} | {added_ms:+.2f} ms |"
+        )
     return rows
 
 
@@ -158,8 +178,8 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    rows = measure(arguments.model, n_tokens=arguments.tokens, rounds=arguments.rounds)
-    print("\n".join(rows))
+    costs = measure(arguments.model, n_tokens=arguments.tokens, rounds=arguments.rounds)
+    print("\n".join(table(costs)))
     return 0
 
 

@@ -1,6 +1,6 @@
 """Measure what a constraint costs per step: mask, its use on the logits, and accept.
 
-    python -m scripts.bench_constraint [MODEL] [--vocab FILE] [--rounds N]
+    python -m scripts.bench.constraint [MODEL] [--vocab FILE] [--rounds N]
 
 Typical answers are walked token by token, once over the model's own vocabulary and once
 over one of 150,000 entries made from it. No model is run.
