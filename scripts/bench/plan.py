@@ -11,7 +11,8 @@ from typing import Final
 from kinetic.paths import default_model_path
 from scripts import minilm
 from scripts.bench import qwen_shape
-from scripts.bench.loads import LOADS, Sizes
+from scripts.bench.loads import LOADS
+from scripts.bench.material import Sizes
 from scripts.bench.servers import ALL, DRAFTING, Server
 
 _TEXT_LOADS: Final = tuple(
@@ -99,7 +100,7 @@ def parts() -> tuple[Part, ...]:
                 loads=loads,
                 rounds=2,
                 sizes=_RANDOM_SIZES,
-                weight=4.0,
+                weight=2.5,
             )
             for name, kind, loads in (
                 ("q4", "Q4_K_M", _RANDOM_LOADS),

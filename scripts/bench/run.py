@@ -10,7 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from scripts.bench.client import RequestError
-from scripts.bench.loads import LOADS, Load, Sizes, Visit, streams
+from scripts.bench.loads import LOADS, Load, Visit, streams
+from scripts.bench.material import Sizes
 from scripts.bench.plan import Part
 from scripts.bench.prompts import Prompts, token_counter
 from scripts.bench.results import Failure, Results, Section

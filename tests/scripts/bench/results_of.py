@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from scripts.bench.actors import Cost
-from scripts.bench.loads import Sizes
+from scripts.bench.material import Sizes
 from scripts.bench.results import Failure, Results, Section
 from scripts.bench.servers import ALL
 

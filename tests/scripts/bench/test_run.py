@@ -9,7 +9,8 @@ import pytest
 
 from scripts.bench import plan, run
 from scripts.bench.client import Answer, RequestError
-from scripts.bench.loads import ARGUMENTS, LOADS, SCHEMA, Load, fits, held
+from scripts.bench.loads import LOADS, Load, fits, held
+from scripts.bench.material import ARGUMENTS, SCHEMA
 from scripts.bench.prompts import Prompts
 from scripts.bench.results import Results
 from scripts.bench.servers import ALL, DRAFTING, Process, Server, Setup, StartError
