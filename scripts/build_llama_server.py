@@ -10,21 +10,13 @@ kept in the cache under a name made of version, flags and processor.
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 from kinetic.paths import cache_dir
-from scripts.build_engine import (
-    build_environment,
-    build_key,
-    read_build_step,
-    read_cpuinfo,
-)
-from scripts.console import end_on_signals, run_logged, say
-from scripts.engine_source import fetch_source, llama_cpp_tree
-from scripts.packages import locked, log_file, work_folder
+from scripts.build_engine import build_key, read_cpuinfo
+from scripts.cmake_build import compile_target
+from scripts.console import end_on_signals, say
+from scripts.packages import locked, work_folder
 
 CMAKE_FLAGS = (
     "-DCMAKE_BUILD_TYPE=Release",
@@ -65,46 +57,14 @@ def _place() -> tuple[Path, str]:
 
 def _build(place: Path, facts: str) -> None:
     """Compiles beside `place` and renames the folder of programs when it is whole."""
-    fetch_source()
     say("compiling llama-server: some minutes, once for this processor")
     with work_folder(place.parent) as work:
-        environment = build_environment(os.environ, work)
         # Its flags are the default ones, whatever the engine is built with.
-        environment.pop("CMAKE_ARGS", None)
-        environment["PATH"] = path_with_cmake(work)
-        cmake = shutil.which("cmake", path=environment["PATH"]) or "cmake"
-        ninja = shutil.which("ninja", path=environment["PATH"])
-        generator = ["-G", "Ninja"] if ninja else []
-        build, source = str(work / "build"), str(llama_cpp_tree())
-        run_logged(
-            [cmake, *generator, *CMAKE_FLAGS, "-S", source, "-B", build],
-            label="configuring llama-server",
-            log=log_file("configure-llama-server"),
-            env=environment,
+        made = compile_target(
+            "llama-server", CMAKE_FLAGS, work, label="llama-server", log="llama-server"
         )
-        run_logged(
-            [cmake, "--build", build, "--target", "llama-server"],
-            label="compiling llama-server",
-            log=log_file("build-llama-server"),
-            env=environment,
-            read_step=read_build_step,
-        )
-        made = work / "build" / "bin"
         (made / "key.json").write_text(facts, encoding="utf-8")
         made.rename(place)
-
-
-def path_with_cmake(work: Path) -> str:
-    """Returns a search path on which CMake is found, fetching it into `work` if not."""
-    path = os.environ.get("PATH", os.defpath)
-    if shutil.which("cmake", path=path):
-        return path
-    tools = work / "tools"
-    say("fetching cmake and ninja, for this build alone")
-    subprocess.run([sys.executable, "-m", "venv", str(tools)], check=True)
-    pip = [str(tools / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "--quiet", "cmake", "ninja"], check=True)
-    return os.pathsep.join([str(tools / "bin"), path])
 
 
 def main() -> None:

@@ -19,16 +19,11 @@ from pathlib import Path
 
 from kinetic.model.library import FOLDER, VERSION_FILE, engine_folder
 from kinetic.paths import cache_dir
-from scripts.build_engine import (
-    build_environment,
-    build_key,
-    read_build_step,
-    read_cpuinfo,
-)
-from scripts.build_llama_server import path_with_cmake
-from scripts.console import end_on_signals, run_logged, say
-from scripts.engine_source import ENGINE, fetch_source, llama_cpp_tree
-from scripts.packages import locked, log_file, work_folder
+from scripts.build_engine import build_key, read_cpuinfo
+from scripts.cmake_build import compile_target
+from scripts.console import end_on_signals, say
+from scripts.engine_source import ENGINE
+from scripts.packages import locked, work_folder
 
 CMAKE_FLAGS = (
     "-DCMAKE_BUILD_TYPE=Release",
@@ -70,32 +65,15 @@ def find_or_build() -> Path:
 
 def _build(place: Path, flags: tuple[str, ...], facts: str) -> None:
     """Compiles into a folder beside `place` and renames it when it is whole."""
-    fetch_source()
-    say("compiling the library for vectors: a minute, once for this processor")
+    label = "the library for vectors"
+    say(f"compiling {label}: a minute, once for this processor")
     with work_folder(place.parent) as work:
-        environment = build_environment(os.environ, work)
-        environment.pop("CMAKE_ARGS", None)
-        environment["PATH"] = path_with_cmake(work)
-        cmake = shutil.which("cmake", path=environment["PATH"]) or "cmake"
-        ninja = shutil.which("ninja", path=environment["PATH"])
-        generator = ["-G", "Ninja"] if ninja else []
-        build, source = str(work / "build"), str(llama_cpp_tree())
-        run_logged(
-            [cmake, *generator, *flags, "-S", source, "-B", build],
-            label="configuring the library for vectors",
-            log=log_file("configure-vector-library"),
-            env=environment,
-        )
-        run_logged(
-            [cmake, "--build", build, "--target", "ggml-cpu"],
-            label="compiling the library for vectors",
-            log=log_file("build-vector-library"),
-            env=environment,
-            read_step=read_build_step,
+        built = compile_target(
+            "ggml-cpu", flags, work, label=label, log="vector-library"
         )
         made = work / "made"
         made.mkdir()
-        copy_library(work / "build" / "bin", made)
+        copy_library(built, made)
         (made / "key.json").write_text(facts, encoding="utf-8")
         made.rename(place)
 
