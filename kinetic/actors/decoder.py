@@ -21,6 +21,7 @@ from kinetic.actors.messages import (
     FeedFailed,
     Logits,
     PassDone,
+    PassesDone,
     Propose,
     Proposed,
     RatesMeasured,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_TELL_S = 0.1  # between two words to Metrics while passes are run
 _RATE_ROWS = 16  # prompt rows from which on a pass tells the prompt's speed
 
 
@@ -101,7 +103,7 @@ class Decoder(KineticActor):
         encoder: PictureEncoder | None = None,
         guesser: DraftModel | None = None,
     ) -> None:
-        super().__init__(peers.on_death)
+        super().__init__(peers.on_death, peers.thread)
         self._engine = engine
         self._plan = plan
         self._peers = peers
@@ -116,6 +118,8 @@ class Decoder(KineticActor):
         self._prompt_had_turn = False  # the last pass held prompt rows
         self._clock = StepClock(plan.rows_per_sequence)
         self._step_told = False  # one Step at most is in the mailbox
+        self._untold: list[PassDone] = []
+        self._told_s = 0.0
 
     def release(self) -> None:
         """Free the context in the thread that used it.
@@ -218,6 +222,8 @@ class Decoder(KineticActor):
             self._peers.slots[slot_id],
             Withdrawn(serial=message.serial, n_past=self._n_past[slot_id]),
         )
+        if not self._waiting and not self._owed:
+            self._tell_passes(time.perf_counter())
         self._go()
 
     def _go(self) -> None:
@@ -298,17 +304,27 @@ class Decoder(KineticActor):
             # costs at such a time.
             rate = RatesMeasured(prompt_tokens_per_s=n_prompt_rows / seconds)
             tell(self._peers.cache, rate)
-        tell(
-            self._peers.metrics,
-            PassDone(
-                seconds=seconds,
-                n_rows=sum(share.n_rows for share in shares),
-                n_sequences=len(shares),
-                n_prompt_rows=n_prompt_rows,
-                n_max_tokens=max(self._n_past[share.slot_id] for share in shares),
-                n_held=sum(self._n_past),
-            ),
+        done = PassDone(
+            seconds=seconds,
+            n_rows=sum(share.n_rows for share in shares),
+            n_sequences=len(shares),
+            n_prompt_rows=n_prompt_rows,
+            n_max_tokens=max(self._n_past[share.slot_id] for share in shares),
+            n_held=sum(self._n_past),
         )
+        self._untold.append(done)
+        if started - self._told_s >= _TELL_S:
+            self._tell_passes(started)
+
+    def _tell_passes(self, now_s: float) -> None:
+        """Tell Metrics of the passes it has not heard of.
+
+        Not of each by itself: on small models that alone cost a step some percent.
+        """
+        if self._untold:
+            tell(self._peers.metrics, PassesDone(passes=tuple(self._untold)))
+            self._untold.clear()
+        self._told_s = now_s
 
     def _rows(self, share: Share) -> Rows:
         waiting = self._waiting[share.slot_id]

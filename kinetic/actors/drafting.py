@@ -305,6 +305,8 @@ class TextDrafter:
         if self._basis.matcher is not None:
             self._forced = self._basis.matcher.forced()
         forced, repeated = self._forced[:most], self._repeated(most)
+        if not forced and not repeated:
+            return ()
         by_force = best_count((self._chances.of(_FORCED) for _ in forced), passes)
         n_matched = self._index.n_matched
         kinds = (_kind(n_matched + i) for i in range(len(repeated)))

@@ -22,8 +22,9 @@ class Drawn:
     """A token that was drawn."""
 
     token: int
-    row: npt.NDArray[np.float32]
-    """[n_vocab] float32, read-only: the raw logits it was drawn from."""
+    row: npt.NDArray[np.float32] | None
+    """[n_vocab] float32, read-only: the raw logits it was drawn from, where they are
+    asked for."""
     left: tuple[tuple[int, float], ...]
     """What the samplers left to choose from, where that is reported."""
 
@@ -50,10 +51,16 @@ class TokenSource:
     """
 
     def __init__(
-        self, sampler: TokenSampler, matcher: Matcher | None, *, tells_left: bool
+        self,
+        sampler: TokenSampler,
+        matcher: Matcher | None,
+        *,
+        tells_row: bool,
+        tells_left: bool,
     ) -> None:
         self._sampler = sampler
         self.matcher = matcher
+        self._tells_row = tells_row
         self._tells_left = tells_left
 
     def draw(
@@ -93,7 +100,7 @@ class TokenSource:
         if matcher is not None:
             matcher.accept(token)
         left = tuple(self._sampler.probabilities()) if self._tells_left else ()
-        return Drawn(token, row, left)
+        return Drawn(token, row if self._tells_row else None, left)
 
     def close(self) -> None:
         """Free the sampler."""

@@ -30,13 +30,13 @@ class Histogram:
         """How many observations there are."""
         return sum(self.counts)
 
-    def observe(self, value: float) -> Histogram:
-        """The same with one more observation; a bound holds what equals it."""
+    def observe(self, *values: float) -> Histogram:
+        """The same with more observations; a bound holds what equals it."""
         counts = list(self.counts)
-        counts[bisect_left(self.bounds, value)] += 1
-        return Histogram(
-            bounds=self.bounds, counts=tuple(counts), total=self.total + value
-        )
+        for value in values:
+            counts[bisect_left(self.bounds, value)] += 1
+        total = sum(values, self.total)
+        return Histogram(bounds=self.bounds, counts=tuple(counts), total=total)
 
     def cumulative(self) -> list[tuple[str, float]]:
         """Bounds as text with how many observations lie at or below them."""

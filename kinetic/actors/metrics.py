@@ -17,13 +17,14 @@ from kinetic.actors.messages import (
     JobDropped,
     LineChanged,
     MetricsMessage,
-    PassDone,
+    PassesDone,
     ResponseSent,
     VectorsEnded,
     VectorsStarted,
 )
 
 if TYPE_CHECKING:
+    from kinetic.actors.messages import PassDone
     from kinetic.types import Timings
 
 OUTCOMES = ("eos", "stop", "limit", "calls", "vectors", "cancelled", "failed")
@@ -163,7 +164,7 @@ class _Told:
 class Metrics(KineticActor):
     """Counts what the others tell and publishes it.
 
-    Hears: PassDone, LineChanged, CacheChanged, JobDropped, ResponseSent,
+    Hears: PassesDone, LineChanged, CacheChanged, JobDropped, ResponseSent,
     GenerationStarted, -Moved, -Ended, VectorsStarted, InputDone, VectorsEnded. The
     board's view is replaced as a whole after each message: one assignment of a
     reference, so readers in other threads need no lock and always see one moment.
@@ -185,8 +186,8 @@ class Metrics(KineticActor):
         match message:
             case CacheChanged():
                 self.view = replace(self.view, cache=message)
-            case PassDone():
-                self._pass_done(message)
+            case PassesDone():
+                self._passes_done(message.passes)
             case LineChanged():
                 self.view = replace(
                     self.view,
@@ -215,25 +216,29 @@ class Metrics(KineticActor):
             case _:
                 assert_never(message)
 
-    def _pass_done(self, message: PassDone) -> None:
+    def _passes_done(self, passes: tuple[PassDone, ...]) -> None:
         totals, spreads = self.view.totals, self.view.spreads
         self.view = replace(
             self.view,
             totals=replace(
                 totals,
-                passes=totals.passes + 1,
-                pass_s=totals.pass_s + message.seconds,
-                pass_rows=totals.pass_rows + message.n_rows,
-                pass_prompt_rows=totals.pass_prompt_rows + message.n_prompt_rows,
-                pass_sequences=totals.pass_sequences + message.n_sequences,
-                max_tokens=max(totals.max_tokens, message.n_max_tokens),
+                passes=totals.passes + len(passes),
+                pass_s=sum((done.seconds for done in passes), totals.pass_s),
+                pass_rows=totals.pass_rows + sum(done.n_rows for done in passes),
+                pass_prompt_rows=totals.pass_prompt_rows
+                + sum(done.n_prompt_rows for done in passes),
+                pass_sequences=totals.pass_sequences
+                + sum(done.n_sequences for done in passes),
+                max_tokens=max(
+                    totals.max_tokens, *(done.n_max_tokens for done in passes)
+                ),
             ),
             spreads=replace(
                 spreads,
-                step=spreads.step.observe(message.seconds),
-                rows=spreads.rows.observe(message.n_rows),
+                step=spreads.step.observe(*(done.seconds for done in passes)),
+                rows=spreads.rows.observe(*(done.n_rows for done in passes)),
             ),
-            n_held=message.n_held,
+            n_held=passes[-1].n_held,
         )
 
     def _started(self, message: GenerationStarted) -> None:

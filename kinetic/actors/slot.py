@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-import string
 import time
 from collections import deque
 from dataclasses import dataclass, replace
@@ -13,59 +11,49 @@ import numpy as np
 
 from kinetic.actors.base import KineticActor, tell
 from kinetic.actors.drafting import Ask, DraftBasis, Drafter, Drafting, Passes
-from kinetic.actors.drawing import Drawn, TokenSource
-from kinetic.actors.generation import OutputText
+from kinetic.actors.drawing import Draws, TokenSource
 from kinetic.actors.kept import StateRules, exact_length
 from kinetic.actors.messages import (
     Begin,
+    BeginText,
     Cancel,
+    Drew,
+    EndText,
     Failed,
     FeedFailed,
-    Finished,
-    GenerationEnded,
-    GenerationStarted,
     Job,
     Keep,
     KeepHeld,
     Logits,
+    PrefixLost,
     PromptDone,
-    PromptScored,
+    PromptRan,
     PromptState,
     Proposed,
-    Record,
     Restored,
-    SinkEvent,
+    SlotFreed,
     SlotIdle,
     SlotMessage,
     SnapshotTaken,
-    Started,
+    Spoken,
+    TextEnded,
     Withdrawn,
     Yield,
 )
 from kinetic.actors.running import Running
-from kinetic.actors.scoring import PromptScores
 from kinetic.actors.sequence import Sequence, frozen
-from kinetic.errors import InternalError, KineticError
-from kinetic.model.chat.calls import parser_for
+from kinetic.errors import KineticError
 from kinetic.model.sampling import TokenSampler
-from kinetic.types import Finish
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence as Items
-
     import numpy.typing as npt
 
     from kinetic.actors.system import Peers
     from kinetic.model.ffi import Model
     from kinetic.model.vocab import Vocab
 
-_ALPHABET = string.ascii_letters + string.digits
-_PROGRESS_EVERY = 16  # generated tokens between two progress messages to Metrics
-
-
-def new_call_id() -> str:
-    """An id that every chat template takes: nine letters or digits."""
-    return "".join(secrets.choice(_ALPHABET) for _ in range(9))
+_MOST_UNSPOKEN = 32
+"""Tokens with their rows that may wait to become text: rows are large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +68,10 @@ class SlotOptions:
 
 
 class Slot(KineticActor):
-    """Owns one sequence. Hears: Begin, KeepHeld, Yield, Cancel, the Decoder's answers.
+    """Owns one sequence. Hears: Begin, KeepHeld, Yield, Cancel, what others answer.
 
-    Tells: Decoder, the request's sink, Scheduler, Cache, Receipt, Metrics. Sends the
-    next Feed before it does any text work, so that text is made while the next pass
-    runs.
+    Tells: Decoder, Detokenizer, Scheduler, Cache. Runs in the Decoder's thread: between
+    two passes there is nothing but drawing to do, and drawing is done between passes.
     """
 
     def __init__(
@@ -95,7 +82,7 @@ class Slot(KineticActor):
         options: SlotOptions,
         peers: Peers,
     ) -> None:
-        super().__init__(peers.on_death)
+        super().__init__(peers.on_death, peers.thread)
         self._slot_id = slot_id
         self._model = model
         self._vocab = vocab
@@ -108,7 +95,7 @@ class Slot(KineticActor):
         self._scope: tuple[str, ...] = ()  # what the held tokens stand beside
         self._displaced: deque[Keep] = deque()  # without their states yet
         self._running: Running | None = None
-        self._last: SinkEvent | None = None  # the end, told once the slot is idle
+        self._n_generations = 0
         self._closing = False  # the generation is over, Withdrawn has not come yet
 
     def release(self) -> None:
@@ -139,6 +126,10 @@ class Slot(KineticActor):
                 self._snapshot_taken(message)
             case Proposed():
                 self._proposed(message)
+            case Spoken():
+                self._spoken(message)
+            case TextEnded():
+                self._text_ended(message)
             case _:
                 assert_never(message)
 
@@ -147,59 +138,47 @@ class Slot(KineticActor):
     def _begin(self, begin: Begin) -> None:
         if begin.keep:
             self._keep_held()
+        began_s = time.monotonic()
+        job = begin.job
         try:
             running = self._generation(begin)
         except KineticError as error:
             self._tell_idle()
-            begin.sink.put(Failed(index=begin.job.index, error=error))
+            begin.sink.put(Failed(index=job.index, error=error))
             return
         self._running = running
-        self._scope = begin.job.scope
-        begin.sink.put(
-            Started(
-                index=begin.job.index,
-                slot_id=self._slot_id,
-                n_prompt=len(begin.job.prompt),
-                n_cached=running.n_cached,
-            )
-        )
-        tell(
-            self._peers.metrics,
-            GenerationStarted(
-                slot_id=self._slot_id,
-                job=begin.job,
-                n_cached=running.n_cached,
-                queued_s=running.timings().queued_s,
-            ),
-        )
-        running.tell_progress()
-        if begin.start is not None:
-            start = begin.start
-            n_prompt = len(start.tokens)
-            images = begin.job.images
-            self._sequence.restore(start.tokens, n_prompt, start.state, images)
-        elif begin.kept is not None:
-            kept = begin.kept
-            images = begin.job.images
-            self._sequence.restore(kept.tokens, kept.n_prompt, kept.state, images)
-        else:
-            self._feed_prompt(running, begin.n_keep)
-        # While the prompt is run: a long one takes a while to look through.
-        running.drafter = self._drafter(running)
-
-    def _generation(self, begin: Begin) -> Running:
-        """Set up what the job needs; raises KineticError where it cannot be."""
-        job = begin.job
+        self._scope = job.scope
         n_cached = begin.n_keep
         if begin.start is not None:
             n_cached = len(job.prompt)
         elif begin.kept is not None:
             n_cached = begin.kept.n_keep
+        tell(
+            self._peers.detokenizer,
+            BeginText(
+                slot_id=self._slot_id,
+                generation=running.generation,
+                job=job,
+                sink=begin.sink,
+                n_cached=n_cached,
+                began_s=began_s,
+            ),
+        )
+        if begin.start is not None:
+            start = begin.start
+            n_prompt = len(start.tokens)
+            self._sequence.restore(start.tokens, n_prompt, start.state, job.images)
+        elif begin.kept is not None:
+            kept = begin.kept
+            self._sequence.restore(kept.tokens, kept.n_prompt, kept.state, job.images)
+        else:
+            self._feed_prompt(running, begin.n_keep)
+        running.drafter = self._drafter(running)
+
+    def _generation(self, begin: Begin) -> Running:
+        """Set up what the job needs; raises KineticError where it cannot be."""
+        job = begin.job
         matcher = None if job.constraint is None else job.constraint.matcher()
-        parser = None if job.output is None else parser_for(job.output, new_call_id)
-        scores = None
-        if job.prompt_logprobs:
-            scores = PromptScores(self._vocab, job.prompt, job.n_logprobs or 0)
         sampler = TokenSampler(
             self._model,
             job.sampling,
@@ -207,20 +186,19 @@ class Slot(KineticActor):
             self._n_ctx,
             banned=tuple(self._vocab.ends) if job.ignore_eos else (),
         )
-        tells_left = job.post_sampling_probs and job.n_logprobs is not None
+        tells_any = job.n_logprobs is not None
+        self._n_generations += 1
         return Running(
             job=job,
-            sink=begin.sink,
-            slot_id=self._slot_id,
+            generation=self._n_generations,
             n_ctx=self._n_ctx,
-            source=TokenSource(sampler, matcher, tells_left=tells_left),
-            text=OutputText(stops=job.stops, parser=parser, min_indent=job.min_indent),
-            visible=self._vocab.visible(job.visible_markers),
-            n_cached=n_cached,
-            began_s=time.monotonic(),
+            source=TokenSource(
+                sampler,
+                matcher,
+                tells_row=tells_any and not job.post_sampling_probs,
+                tells_left=tells_any and job.post_sampling_probs,
+            ),
             share=begin.share,
-            n_prompt_done=n_cached,
-            scores=scores,
             start=begin.start,
             kept=begin.kept,
         )
@@ -249,7 +227,7 @@ class Slot(KineticActor):
         start, kept = running.start, running.kept
         running.start = running.kept = None
         if not message.fits:
-            running.n_cached = running.n_prompt_done = 0
+            tell(self._peers.detokenizer, PrefixLost(slot_id=self._slot_id))
             self._feed_prompt(running, 0)
         elif start is not None:
             self._advance(running, start.logits[np.newaxis])
@@ -265,7 +243,7 @@ class Slot(KineticActor):
     def _yield(self) -> None:
         running = self._running
         if running is not None and running.job.is_prefill and not self._closing:
-            self._close("limit", running.finished(Finish(reason="limit")))
+            self._cut_short("limit")
 
     def _cancel(self, cancel: Cancel) -> None:
         running = self._running
@@ -273,38 +251,37 @@ class Slot(KineticActor):
             return
         if running.job.request_id != cancel.request_id:
             return
-        self._close("cancelled", Failed(index=running.job.index, error=cancel.error))
+        self._cut_short("cancelled", cancel.error)
 
     def _feed_failed(self, message: FeedFailed) -> None:
         running = self._running
         self._sequence.lose()
         if running is None or self._closing or message.serial != self._sequence.serial:
             return
-        self._close("failed", Failed(index=running.job.index, error=message.error))
+        self._cut_short("failed", message.error)
 
-    def _close(self, outcome: str, last: SinkEvent) -> None:
-        """End the generation; the slot is idle once the Decoder has let go.
+    def _cut_short(self, outcome: str, error: KineticError | None = None) -> None:
+        """End the generation before its text ends."""
+        end = EndText(slot_id=self._slot_id, outcome=outcome, error=error)
+        tell(self._peers.detokenizer, end)
+        self._close()
 
-        The sink hears `last` behind the Scheduler's SlotIdle, so that whoever goes on
-        with this conversation at once finds the slot that holds it.
-        """
+    def _text_ended(self, message: TextEnded) -> None:
+        running = self._running
+        if running is None or running.generation != message.generation:
+            return
+        # What was drawn behind the text's end never was.
+        running.n_drawn = message.n_generated
+        if not self._closing:
+            self._close()
+
+    def _close(self) -> None:
+        """Let the sequence go; the slot is idle once the Decoder has let go, too."""
         running = self._running
         assert running is not None  # noqa: S101 - callers have one
         self._closing = True
-        self._last = last
         self._sequence.withdraw()
         running.source.close()
-        tell(
-            self._peers.metrics,
-            GenerationEnded(
-                slot_id=self._slot_id,
-                outcome=outcome,
-                usage=running.usage(),
-                timings=running.timings(),
-                n_prompt_done=running.n_prompt_done,
-                has_new_line=running.has_new_line,
-            ),
-        )
         if not self._sequence.is_owed:
             # Everything fed has been run: nothing to wait for.
             self._let_go(len(self._sequence.tokens))
@@ -314,37 +291,18 @@ class Slot(KineticActor):
             self._let_go(message.n_past)
 
     def _let_go(self, n_past: int) -> None:
-        running, last = self._running, self._last
+        running = self._running
         self._sequence.settle(n_past)
-        if running is not None and (running.drafted or running.n_drafts):
+        if running is not None and (running.drafted or running.has_drafted):
             # Drafts may stand behind the text's end, be they right or wrong.
-            self._sequence.cut(len(running.job.prompt) + running.n_generated)
+            self._sequence.cut(len(running.job.prompt) + running.n_drawn)
         self._running = None
-        self._last = None
         self._closing = False
         self._tell_idle()
-        if running is not None and last is not None:
-            self._tell_end(running, last)
-
-    def _tell_end(self, running: Running, last: SinkEvent) -> None:
-        """Tell the request's end, or let Receipt tell it along with the receipt."""
-        if running.job.receipt is None or not isinstance(last, Finished):
-            running.sink.put(last)
-            return
-        if self._peers.receipt is None:
-            error = InternalError("this server makes no receipts")
-            running.sink.put(Failed(index=running.job.index, error=error))
-            return
-        tell(
-            self._peers.receipt,
-            Record(
-                job=running.job,
-                sink=running.sink,
-                finished=last,
-                tokens=tuple(running.output),
-                pieces=tuple(running.delivered),
-            ),
-        )
+        if running is not None:
+            # Behind SlotIdle, so that whoever goes on with this conversation at once
+            # finds the slot that holds it.
+            tell(self._peers.detokenizer, SlotFreed(slot_id=self._slot_id))
 
     def _tell_idle(self) -> None:
         sequence = self._sequence
@@ -402,76 +360,86 @@ class Slot(KineticActor):
         self._sequence.is_owed = not message.is_last
         self._passes = message.passes
         rows = message.rows
-        if running.first_token_s is None:
+        if not running.is_prompt_done:
             self._prompt_ran(running, message)
             rows = rows[-1:]
         if message.is_last:
             self._advance(running, rows)
 
     def _prompt_ran(self, running: Running, message: Logits) -> None:
-        if running.scores is not None:
-            running.scores.feed(message.rows)
-        running.n_prompt_done = message.n_past
-        running.tell_progress()
-        if not message.is_last:
-            tell(self._peers.metrics, running.moved())
-            return
-        if running.scores is not None:
-            entries = tuple(running.scores.entries)
-            running.sink.put(PromptScored(index=running.job.index, tokens=entries))
-        if running.share:
-            prompt = frozen(running.job.prompt)
+        job = running.job
+        ran = PromptRan(
+            slot_id=self._slot_id,
+            n_done=message.n_past,
+            is_last=message.is_last,
+            rows=message.rows if job.prompt_logprobs else None,
+        )
+        tell(self._peers.detokenizer, ran)
+        if message.is_last and running.share:
+            prompt = frozen(job.prompt)
             logits = message.rows[-1]
             running.start = PromptState(state=b"", tokens=prompt, logits=logits)
             self._sequence.take_snapshot("share")
 
     def _advance(self, running: Running, rows: npt.NDArray[np.float32]) -> None:
-        """Draw the next tokens, feed the last, and only then do their text.
+        """Draw the next tokens, feed the last, and hand them on to become text.
 
         `rows` are the logits in front of each drafted token and behind the last: one
         row where nothing was drafted.
         """
-        if running.first_token_s is None:
-            running.first_token_s = time.monotonic()
-        job = running.job
-        if job.max_tokens == 0:
-            running.tell((), None)
-            self._end(running, Finish(reason="limit"))
-            return
-        ends, most = self._vocab.ends, running.room
+        running.is_prompt_done = True
         drafted, running.drafted = running.drafted, ()
-        draws = running.source.draw(rows, drafted, most=most, ends=ends)
+        draws = Draws((), 0, is_over=True)
+        if running.job.max_tokens != 0:
+            ends, most = self._vocab.ends, running.room
+            draws = running.source.draw(rows, drafted, most=most, ends=ends)
+        running.n_drawn += len(draws.drawn)
         if drafted:
-            running.n_drafts += 1
-            running.n_drafted += len(drafted)
+            running.has_drafted = True
             n_wrong = len(drafted) - draws.n_right
             self._sequence.cut(len(self._sequence.tokens) - n_wrong)
         if not draws.is_over:
-            self._feed_next(running, draws.drawn)
-        for i, drawn in enumerate(draws.drawn):
-            running.n_accepted += i < len(drafted) and drawn.token == drafted[i]
-            finish = running.say(drawn, self._vocab)
-            if finish is not None:
-                # Where the text ended the answer, what was drawn behind never was.
-                self._end(running, finish)
-                return
-            if running.n_generated % _PROGRESS_EVERY == 1:
-                tell(self._peers.metrics, running.moved())
-        if draws.error is not None:
-            self._close("failed", Failed(index=job.index, error=draws.error))
+            self._go_on(running, tuple(drawn.token for drawn in draws.drawn))
+        drew = Drew(
+            slot_id=self._slot_id,
+            drawn=draws.drawn,
+            drafted=drafted,
+            at_s=time.monotonic(),
+            error=draws.error,
+        )
+        tell(self._peers.detokenizer, drew)
 
-    def _feed_next(self, running: Running, drawn: Items[Drawn]) -> None:
+    def _go_on(self, running: Running, tokens: tuple[int, ...]) -> None:
+        """Feed what was drawn, unless the text is too far behind."""
+        if (
+            running.job.n_logprobs is not None
+            and running.n_drawn - running.n_spoken > _MOST_UNSPOKEN
+        ):
+            running.unspoken = tokens
+        else:
+            self._feed_next(running, tokens)
+
+    def _spoken(self, message: Spoken) -> None:
+        running = self._running
+        if running is None or self._closing:
+            return
+        if running.generation == message.generation:
+            running.n_spoken = message.n_tokens
+            tokens, running.unspoken = running.unspoken, ()
+            if tokens:
+                self._go_on(running, tokens)
+
+    def _feed_next(self, running: Running, tokens: tuple[int, ...]) -> None:
         """Feed the last token drawn, and behind it what is likely to follow."""
-        token = drawn[-1].token
+        token = tokens[-1]
         drafter, drafting = running.drafter, self._drafting
         if drafter is not None and drafting is not None:
-            drafter.keep([found.token for found in drawn])
+            drafter.keep(tokens)
             # The last token of all is drawn from a row and never fed.
-            most = min(drafting.most, running.room - len(drawn) - 1)
+            most = min(drafting.most, running.room - 1)
             if most > 0 and self._can_step_back():
                 found = drafter.draft(most, self._passes)
                 if isinstance(found, Ask):
-                    # Text work goes on meanwhile; the Decoder waits for this slot.
                     running.unfed = (token, most)
                     self._sequence.ask(found)
                     return
@@ -493,11 +461,6 @@ class Slot(KineticActor):
     def _can_step_back(self) -> bool:
         """Whether wrong drafts could be cut from the memory as it is."""
         return self._rules.can_cut or not self._sequence.is_restored
-
-    def _end(self, running: Running, finish: Finish) -> None:
-        running.tell_rest(truncated=finish.reason == "limit")
-        finish = running.text.stopped or finish
-        self._close(finish.reason, running.finished(finish))
 
 
 def _text_tokens(job: Job) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ import pykka
 from kinetic.actors.base import PING, KineticActor, OnDeath, tell
 from kinetic.actors.cache import Cache, CacheOptions
 from kinetic.actors.decoder import Decoder
+from kinetic.actors.detokenizer import Detokenizer
 from kinetic.actors.drafting import Drafting
 from kinetic.actors.exposition import Facts, MetricsPage
 from kinetic.actors.kept import StateRules
@@ -33,6 +34,7 @@ from kinetic.actors.metrics import Board, Metrics, MetricsView, empty_view
 from kinetic.actors.receipt import Receipt, ReceiptFacts
 from kinetic.actors.scheduler import Scheduler
 from kinetic.actors.slot import Slot, SlotOptions
+from kinetic.actors.thread import SharedThread
 from kinetic.errors import InternalError, KineticError
 
 if TYPE_CHECKING:
@@ -56,8 +58,11 @@ class Peers:
     """Everyone's references; filled once, before the first message."""
 
     on_death: OnDeath
+    thread: SharedThread = field(default_factory=lambda: SharedThread("decode"))
+    """Of the Decoder and the Slots: none of them has work while another has."""
     slots: list[pykka.ActorRef[Any]] = field(default_factory=list)
     decoder: pykka.ActorRef[Any] = None  # type: ignore[assignment]
+    detokenizer: pykka.ActorRef[Any] = None  # type: ignore[assignment]
     scheduler: pykka.ActorRef[Any] = None  # type: ignore[assignment]
     metrics: pykka.ActorRef[Any] = None  # type: ignore[assignment]
     cache: pykka.ActorRef[Any] | None = None
@@ -130,6 +135,7 @@ class ActorSystem:
             peers.cache = self._start(Cache, options.cache, options.plan, peers)
         if options.receipts is not None:
             peers.receipt = self._start(Receipt, options.receipts, peers)
+        peers.detokenizer = self._start(Detokenizer, self._vocab, engine.n_ctx, peers)
         drafting = options.drafting
         if drafting is not None:
             drafting = drafting.within(options.plan.rows_per_sequence)

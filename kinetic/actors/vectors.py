@@ -23,6 +23,7 @@ from kinetic.actors.messages import (
     InputDone,
     JobDropped,
     PassDone,
+    PassesDone,
     VectorMade,
     VectorsEnded,
     VectorsStarted,
@@ -223,7 +224,7 @@ class VectorRun:
             n_prompt_rows=n_rows,
             n_max_tokens=n_past,
         )
-        tell(self._peers.metrics, done)
+        tell(self._peers.metrics, PassesDone(passes=(done,)))
 
     def _answer(
         self, vector: npt.NDArray[Any] | None, error: KineticError | None = None

@@ -48,6 +48,8 @@ TOKEN_DATA: Final = np.dtype(
     [("id", np.int32), ("logit", np.float32), ("p", np.float32)]
 )
 
+_CPU_DEVICE = 0  # ggml's enum ggml_backend_dev_type
+_MOST_WORKERS = 512  # GGML_MAX_N_THREADS
 _ROPES_OF_AXES = (lib.LLAMA_ROPE_TYPE_MROPE, lib.LLAMA_ROPE_TYPE_IMROPE)
 _GGML_LEVELS = {2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
 _last_error: list[str] = []
@@ -344,6 +346,7 @@ class Context:
             message = f"cannot create the context: {reason('out of memory?')}"
             raise ModelError(message)
         self._handle: Any = handle
+        self._workers = _Workers(handle, options.n_threads)
         self._memory: Any = lib.llama_get_memory(handle)
         self.n_vocab = model.n_vocab
         self.n_embd_in = model.n_embd_in
@@ -386,10 +389,11 @@ class Context:
                 and n + k <= self.n_batch
                 and 0 <= part.n_logits <= k
             )
-            if not k or not fits or int(part.tokens.min()) < 0:
+            if not k or not fits:
                 message = f"a pass out of bounds: {part.sequence}, {part.first}, {k}"
                 raise InternalError(message)
-            if int(part.tokens.max()) >= self.n_vocab:
+            ids = part.tokens.tolist()
+            if min(ids) < 0 or max(ids) >= self.n_vocab:
                 message = "a pass with a token that is not in the vocabulary"
                 raise InternalError(message)
             self._token[n : n + k] = part.tokens
@@ -475,9 +479,12 @@ class Context:
             k = len(part.tokens)
             wanted = range(at + k - part.n_logits, at + k)
             logits = np.empty((part.n_logits, self.n_vocab), np.float32)
+            address, size = logits.ctypes.data, logits.nbytes // max(part.n_logits, 1)
             for i, row in enumerate(wanted):
                 pointer = lib.llama_get_logits_ith(self._handle, row)
-                logits[i] = np.ctypeslib.as_array(pointer, (self.n_vocab,))
+                if not pointer:
+                    raise InternalError(f"the engine gave no logits for row {row}")
+                ctypes.memmove(address + i * size, pointer, size)
             logits.flags.writeable = False
             out.append(logits)
             at += k
@@ -554,6 +561,73 @@ class Context:
         if self._handle:
             lib.llama_free(self._handle)
             self._handle = None
+            self._workers.close()
+
+
+class _WorkerOptions(ctypes.Structure):
+    """`ggml_threadpool_params` of ggml.h."""
+
+    _fields_ = (
+        ("cpumask", ctypes.c_bool * _MOST_WORKERS),
+        ("n_threads", ctypes.c_int),
+        ("prio", ctypes.c_int),
+        ("poll", ctypes.c_uint32),
+        ("strict_cpu", ctypes.c_bool),
+        ("paused", ctypes.c_bool),
+    )
+
+
+class _Workers:
+    """The threads that a context computes with, kept from pass to pass.
+
+    Without them the engine starts and ends threads for every pass. They sleep between
+    passes, unlike llama-server's: there is Python to run meanwhile. Where the engine
+    has none to give (an OpenMP build has its own) this does nothing. To be closed
+    behind the context.
+    """
+
+    def __init__(self, context: Any, n_threads: int) -> None:
+        self._pool: Any = None
+        make = _cpu_function("ggml_threadpool_new", ctypes.c_void_p)
+        free = _cpu_function("ggml_threadpool_free", None)
+        if make is None or free is None or n_threads > _MOST_WORKERS:
+            return
+        options = _WorkerOptions()
+        _engine_function("ggml_threadpool_params_init", None)(
+            ctypes.byref(options), ctypes.c_int(n_threads)
+        )
+        options.poll = 0
+        self._pool = make(ctypes.addressof(options))
+        self._free = free
+        if self._pool:
+            attach = _engine_function("llama_attach_threadpool", None)
+            attach(ctypes.c_void_p(context), ctypes.c_void_p(self._pool), None)
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool:
+            self._free(self._pool)
+            self._pool = None
+
+
+def _cpu_function(name: str, gives: Any) -> Any:
+    """A function of one address of the engine's processor library, or None."""
+    device = _engine_function("ggml_backend_dev_by_type", ctypes.c_void_p)(_CPU_DEVICE)
+    if not device:
+        return None
+    library = _engine_function("ggml_backend_dev_backend_reg", ctypes.c_void_p)
+    find = _engine_function("ggml_backend_reg_get_proc_address", ctypes.c_void_p)
+    found = library(ctypes.c_void_p(device))
+    address = find(ctypes.c_void_p(found), ctypes.c_char_p(name.encode()))
+    return ctypes.CFUNCTYPE(gives, ctypes.c_void_p)(address) if address else None
+
+
+def _engine_function(name: str, gives: Any) -> Any:
+    """A function that the binding does not declare, with what it returns."""
+    # By index: by attribute the binding would share it, and its types, with others.
+    function = lib._lib[name]  # noqa: SLF001
+    function.restype = gives
+    return function
 
 
 class Sampler:
@@ -567,7 +641,10 @@ class Sampler:
             lib.llama_sampler_chain_default_params()
         )
         self._data = np.empty(n_vocab, TOKEN_DATA)
-        self._ids = np.arange(n_vocab, dtype=np.int32)
+        fresh = np.zeros(n_vocab, TOKEN_DATA)
+        fresh["id"] = np.arange(n_vocab)
+        # As bytes: field by field, or as records, they would be copied one by one.
+        self._fresh, self._bytes = fresh.view(np.uint8), self._data.view(np.uint8)
         self._array: Any = lib.llama_token_data_array()
         self._address = self._data.ctypes.data_as(ctypes.POINTER(lib.llama_token_data))
 
@@ -619,9 +696,8 @@ class Sampler:
         Raises RequestError when no token is left: it was the request that banned them.
         """
         data = self._data
-        data["id"] = self._ids
+        self._bytes[:] = self._fresh  # the chain has sorted what was there
         data["logit"] = logits
-        data["p"] = 0.0
         array = self._array
         array.data = self._address
         array.size = len(data)

@@ -38,10 +38,11 @@ class TokenSampler:
         n_ctx: int,
         banned: Sequence[int] = (),
     ) -> None:
-        self._greedy = is_plain_greedy(params) and not banned
+        banned = (*banned, *model.suppressed())
+        self._banned = frozenset(banned)
         self._chain: Sampler | None = None
-        if not self._greedy:
-            self._chain = _chain(model, params, n_ctx, (*banned, *model.suppressed()))
+        if not is_plain_greedy(params):
+            self._chain = _chain(model, params, n_ctx, banned)
             window = history_window(params, n_ctx)
             for token in prompt[len(prompt) - min(window, len(prompt)) :]:
                 self._chain.accept(token)
@@ -52,7 +53,11 @@ class TokenSampler:
         Banned tokens of the row hold -inf. Raises RequestError when none is left.
         """
         if self._chain is None:
-            best = int(np.argmax(logits))
+            best = int(logits.argmax())
+            if best in self._banned:
+                logits = logits.copy()
+                logits[list(self._banned)] = -math.inf
+                best = int(logits.argmax())
             if logits[best] == -math.inf:
                 message = "what the answer is held to leaves no token to draw"
                 raise RequestError(message)
@@ -75,7 +80,7 @@ class TokenSampler:
 
 
 def is_plain_greedy(params: SamplingParams) -> bool:
-    """Whether the likeliest token of the raw row is always the answer."""
+    """Whether the likeliest token that is not banned is always the answer."""
     return (
         params.temperature <= 0
         and params.dynatemp_range <= 0

@@ -5,11 +5,15 @@ Token ids and raw log-probabilities are compared with `==`, never with a toleran
 
 from __future__ import annotations
 
+import itertools
 import random
+import threading
 from dataclasses import replace
 
 import pytest
 
+from kinetic.actors import slot
+from kinetic.actors.answer import Answer
 from kinetic.actors.plan import alone_plan, uniform_plan
 from kinetic.model.constraint import ConstraintCompiler
 from kinetic.model.engine import EngineOptions, LlamaEngine
@@ -242,3 +246,44 @@ def test_held_answers_are_exact_like_all_others(harness):
     ]
     for collector, own in zip(collectors, expected, strict=True):
         assert collector.wait()[0].bits == own.bits
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_waiting_for_text_that_is_behind_changes_nothing(harness, monkeypatch, most):
+    """With log-probabilities asked for, few rows may wait to become text."""
+    expected = [alone(harness, text, SEEDED) for text in TEXTS]
+    monkeypatch.setattr(slot, "_MOST_UNSPOKEN", most)
+    jobs = [harness.job(text, sampling=SEEDED, max_tokens=16) for text in TEXTS]
+    collectors = [harness.submit(job) for job in jobs]
+    for collector, answer in zip(collectors, expected, strict=True):
+        (found,) = collector.wait()
+        assert found.bits == answer.bits
+
+
+def test_what_is_drawn_before_an_end_is_found_leaves_no_trace(harness, monkeypatch):
+    """Text may be made passes later than its tokens are drawn."""
+    plain = {"max_tokens": 24, "n_logprobs": None}
+    whole = harness.answer(TEXTS[1], **plain)
+    stop = whole.text.split()[3]
+    expected = harness.answer(TEXTS[1], stops=(stop,), **plain)
+    assert expected.finish.stop_string == stop
+    assert len(expected.tokens) < 20
+    say, decode = Answer.say, harness.engine.decode
+    n_passes, is_late = itertools.count(1), threading.Event()
+
+    def counted(rows):
+        if next(n_passes) == 22:
+            is_late.set()
+        return decode(rows)
+
+    def late(answer, drew):
+        assert is_late.wait(60), "the slot waits for its text"
+        return say(answer, drew)
+
+    monkeypatch.setattr(harness.engine, "decode", counted)
+    monkeypatch.setattr(Answer, "say", late)
+    found = harness.answer(TEXTS[1], stops=(stop,), **plain)
+    assert found.bits == expected.bits
+    assert found.usage == replace(expected.usage, n_cached=found.usage.n_cached)
+    monkeypatch.undo()
+    assert harness.answer(TEXTS[1], **plain).bits == whole.bits

@@ -20,11 +20,16 @@ from kinetic.actors.messages import (
     JobDropped,
     LineChanged,
     PassDone,
+    PassesDone,
 )
 from kinetic.actors.metrics import OUTCOMES, Board, Metrics, empty_view
 from kinetic.types import SamplingParams, Timings, Usage
 
 FACTS = Facts(n_ctx=64, build={"version": "1", "model": "m"})
+
+
+def passed(**told: float):
+    return PassesDone(passes=(PassDone(**told),))
 
 
 def values_of(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -107,7 +112,7 @@ def test_slots_and_kept_tokens_are_told():
     job = Job(request_id="r", index=0, prompt=(1,), sampling=SamplingParams(seed=1))
     metrics.hear(GenerationStarted(slot_id=0, job=job, n_cached=0))
     metrics.hear(
-        PassDone(
+        passed(
             seconds=0.1,
             n_rows=2,
             n_sequences=1,
@@ -190,7 +195,7 @@ def test_counters_only_rise_whatever_is_told(story):
         timings = Timings(queued_s=0, prompt_s=clock, predicted_s=clock)
         if kind == "pass":
             metrics.hear(
-                PassDone(
+                passed(
                     seconds=spent,
                     n_rows=1,
                     n_sequences=1,
@@ -252,7 +257,7 @@ def test_the_page_can_be_read_while_the_actor_counts():
 
     reader = threading.Thread(target=read)
     reader.start()
-    done = PassDone(
+    done = passed(
         seconds=0.01, n_rows=1, n_sequences=1, n_prompt_rows=0, n_max_tokens=1
     )
     try:

@@ -15,6 +15,7 @@ from kinetic.actors.messages import (
     JobDropped,
     LineChanged,
     PassDone,
+    PassesDone,
     ResponseSent,
 )
 from kinetic.actors.metrics import OUTCOMES, REASONS, Board, Metrics, empty_view
@@ -23,6 +24,10 @@ from kinetic.types import SamplingParams, Timings, Usage
 JOB = Job(
     request_id="r", index=0, prompt=tuple(range(10)), sampling=SamplingParams(seed=1)
 )
+
+
+def passed(**told: float):
+    return PassesDone(passes=(PassDone(**told),))
 
 
 def times(prompt_s: float = 0.0, predicted_s: float = 0.0, queued_s: float = 0.5):
@@ -84,7 +89,7 @@ def test_the_board_shows_the_view_after_each_message(metrics, board):
 def test_a_pass_is_counted_with_its_rows_and_time(metrics, board):
     for n_rows in (1, 4):
         metrics.hear(
-            PassDone(
+            passed(
                 seconds=0.25,
                 n_rows=n_rows,
                 n_sequences=2,
@@ -104,7 +109,7 @@ def test_a_pass_is_counted_with_its_rows_and_time(metrics, board):
 def test_the_longest_sequence_never_falls(metrics, board):
     for longest in (7, 3):
         metrics.hear(
-            PassDone(
+            passed(
                 seconds=0.1,
                 n_rows=1,
                 n_sequences=1,

@@ -27,6 +27,13 @@ class CacheChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PassesDone:
+    """Decode calls since the last word of them, in order, at least one."""
+
+    passes: tuple[PassDone, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PassDone:
     """One decode call."""
 
@@ -130,7 +137,7 @@ class VectorsEnded:
 
 MetricsMessage = (
     CacheChanged
-    | PassDone
+    | PassesDone
     | LineChanged
     | ResponseSent
     | JobDropped

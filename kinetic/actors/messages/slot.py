@@ -121,6 +121,22 @@ class Proposed:
     guess: ModelGuess
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """The answer's first `n_tokens` are text; told where rows are kept for that."""
+
+    generation: int
+    n_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextEnded:
+    """The answer is over behind its first `n_generated` tokens."""
+
+    generation: int
+    n_generated: int
+
+
 SlotMessage = (
     Begin
     | KeepHeld
@@ -132,4 +148,6 @@ SlotMessage = (
     | FeedFailed
     | SnapshotTaken
     | Proposed
+    | Spoken
+    | TextEnded
 )
