@@ -41,8 +41,13 @@ class Outflow:
             handler.set_header("X-Accel-Buffering", "no")
         handler.write(text)
         try:
+            sent = handler.flush()
+            if sent.done():
+                # The system took it all: a timer would cost more than the sending.
+                sent.result()
+                return
             async with asyncio.timeout(WRITE_S):
-                await handler.flush()
+                await sent
         except iostream.StreamClosedError:
             raise ClientGone("the client closed its connection") from None
         except TimeoutError:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
-from typing import Any
 
 from kinetic.web.base import dumps
 from kinetic.web.outflow import Outflow
@@ -39,15 +37,3 @@ class EventStream(Outflow):
 
 def _payload(event: object) -> str:
     return DONE if event == DONE else dumps(event)
-
-
-async def next_events(
-    stream: Any, *, silence_s: float | None = SILENCE_S
-) -> list[Any] | None:
-    """What a request's stream tells next; None after a time of silence, if any."""
-    try:
-        async with asyncio.timeout(silence_s):
-            found: list[Any] = await stream.read()
-    except TimeoutError:
-        return None
-    return found

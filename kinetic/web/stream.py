@@ -35,6 +35,8 @@ class RequestStream:
         self._ready = asyncio.Event()
         self._is_cancelled = False
         self._jobs = jobs
+        self._heard_s = self._loop.time()  # when something was last read
+        self._alarm: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Hand the jobs over."""
@@ -62,6 +64,30 @@ class RequestStream:
 
     async def read(self) -> list[SinkEvent]:
         """Wait for output and return all of it; [] once every job has ended."""
+        while (events := await self._read()) is None:
+            pass
+        return events
+
+    async def read_or_silence(self, silence_s: float | None) -> list[SinkEvent] | None:
+        """As `read`, but None after so much silence, if any is given."""
+        if silence_s is not None and self._alarm is None:
+            # One timer for the whole answer: one for each token costs more than the
+            # token's text.
+            self._heard_s = self._loop.time()
+            self._listen(silence_s)
+        return await self._read()
+
+    def _listen(self, silence_s: float) -> None:
+        """Wake the reader if nothing was read for too long; look again later."""
+        now = self._loop.time()
+        left_s = silence_s - (now - self._heard_s)
+        if left_s <= 0:
+            self._heard_s, left_s = now, silence_s
+            self._ready.set()
+        self._alarm = self._loop.call_later(left_s, self._listen, silence_s)
+
+    async def _read(self) -> list[SinkEvent] | None:
+        """Wait for output, or for the alarm of silence."""
         if not self._open:
             return []
         await self._ready.wait()
@@ -69,13 +95,18 @@ class RequestStream:
             events = list(self._events)
             self._events.clear()
             self._ready.clear()
+        if not events:
+            return None
+        self._heard_s = self._loop.time()
         for event in events:
             if isinstance(event, Finished | Failed):
                 self._open.discard(event.index)
         return events
 
     def cancel(self, error: KineticError) -> None:
-        """The client is gone: end what is open. Safe to call at any time."""
+        """The client is gone: end what is open. In the loop, at any time."""
+        if self._alarm is not None:
+            self._alarm.cancel()
         with self._lock:
             if self._is_cancelled or not self._open:
                 return

@@ -14,7 +14,7 @@ from kinetic.web.llama_server import describe, schema
 from kinetic.web.llama_server.render import CompletionWriter, Style
 from kinetic.web.openai.schema import Arrival, read_chat
 from kinetic.web.service import ClientGone
-from kinetic.web.sse import EventStream, next_events
+from kinetic.web.sse import EventStream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,7 +127,7 @@ class CompletionHandler(NativeHandler):
         ping_s: float | None,
     ) -> None:
         out = EventStream(self)
-        while (events := await next_events(stream, silence_s=ping_s)) != []:
+        while (events := await stream.read_or_silence(ping_s)) != []:
             if events is None:
                 await out.comment()
                 continue

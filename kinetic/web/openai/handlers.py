@@ -126,7 +126,7 @@ class GenerationHandler(ApiHandler):
         writer = self.writer(asked, self._head(asked))
         totals = Totals(n_per_prompt=asked.request.n)
         out = sse.EventStream(self)
-        while (events := await sse.next_events(stream, silence_s=sse.SILENCE_S)) != []:
+        while (events := await stream.read_or_silence(sse.SILENCE_S)) != []:
             if events is None:
                 await out.comment()
                 continue
