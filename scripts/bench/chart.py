@@ -101,10 +101,11 @@ def _is_vectors(section: Section) -> bool:
 
 
 def _bars(figures: list[Figure], sections: list[Section]) -> Iterator[Bar]:
+    """A row's bars are of the first section that has its figure."""
     for row, figure in enumerate(figures):
-        for section in sections:
-            for peer, times in _times(figure, section).items():
-                yield Bar(row, PEERS.index(peer), times)
+        found = (_times(figure, section) for section in sections)
+        for peer, times in next(filter(None, found), {}).items():
+            yield Bar(row, PEERS.index(peer), times)
 
 
 def _times(figure: Figure, section: Section) -> dict[str, float]:

@@ -215,14 +215,14 @@ CATALOGUE: Final = (
     _rate(
         "vectors_few_tps",
         _VECTORS,
-        "32 texts",
+        "vectors, 32 texts",
         "{few_texts} texts of {text_tokens} tokens in a request",
         "texts/s",
     ),
     _rate(
         "vectors_many_tps",
         _VECTORS,
-        "256 texts",
+        "vectors, 256 texts",
         "{many_texts} texts of {text_tokens} tokens in a request",
         "texts/s",
     ),

@@ -43,7 +43,7 @@ also those of the chart; [performance.json](performance.json) has each round.
 * Every prompt is made up, new and the same for all servers, except where a load is
   about what a server keeps.
 * Each server is as it is by default, but for {n_slots} slots of {n_ctx:,} tokens each
-  and {n_threads} threads. llama-server is built from the engine's own source with
+  and {threads}. llama-server is built from the engine's own source with
   llama.cpp's default flags. llama-cpp-python's server runs on the engine that Kinetic
   was installed with; it has one context, no slots, and by default makes logits for
   every token of a prompt.
@@ -71,7 +71,7 @@ def render(results: Results, *, n_slots: int, n_ctx: int) -> str:
             unfinished=unfinished,
             n_slots=n_slots,
             n_ctx=n_ctx,
-            n_threads=results.n_threads,
+            threads=counted(results.n_threads, "thread"),
             noise=NOISE,
             machine=_pairs(results.machine),
             versions=_pairs(results.versions),
@@ -119,7 +119,7 @@ def section_text(section: Section) -> str:
     lines = [
         f"## {section.title}",
         "",
-        f"`{section.file}`, {mib:,.0f} MiB, {_times(section.rounds, 'round')}.{said}",
+        f"`{section.file}`, {mib:,.0f} MiB, {counted(section.rounds, 'round')}.{said}",
         "",
         *table,
     ]
@@ -135,7 +135,8 @@ def section_text(section: Section) -> str:
     return "\n".join(lines)
 
 
-def _times(n: int, word: str) -> str:
+def counted(n: int, word: str) -> str:
+    """A number with its noun."""
     return f"{n} {word}" if n == 1 else f"{n} {word}s"
 
 
@@ -242,7 +243,7 @@ medians of {rounds}:
 
 
 def _actors_text(results: Results) -> str:
-    rounds = _times(len(results.actors[0].loop_tps), "round")
+    rounds = counted(len(results.actors[0].loop_tps), "round")
     table = "\n".join(actors.table(results.actors))
     return _ACTORS.format(rounds=rounds, table=table)
 

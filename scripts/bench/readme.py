@@ -6,7 +6,7 @@ import statistics
 from typing import Final
 
 from scripts.bench.figures import BY_KEY
-from scripts.bench.page import number
+from scripts.bench.page import counted, number
 from scripts.bench.results import Results
 
 FIRST: Final = "<!-- speed: written by make bench -->"
@@ -33,9 +33,10 @@ def block(results: Results) -> str:
         raise SystemExit(f"README's figures need a run with {_SECTION}")
     machine = results.machine
     where = f"{machine['processors']} processors ({machine['processor']})"
+    threads = counted(results.n_threads, "thread")
     lines = [
         FIRST,
-        f"Medians with {section.title}, {where}:",
+        f"Medians with {section.title}, {threads} on {where}:",
         "",
         "| | " + " | ".join(section.servers) + " |",
         "|---|" + "---|" * len(section.servers),

@@ -25,7 +25,8 @@ BY_TOPIC: Final = {
     "Held answers": (
         "They are short: their prompt is a good part of them, and each step costs what"
         " a step of any answer costs. A schema or a tool's shape is compiled before the"
-        " first token."
+        " first token. Tools are described in the prompt also where a model's template"
+        " has no place for them; peers leave them out there and read a shorter prompt."
     ),
     "Many at once": (
         "Beside running streams a new prompt is run in chunks of 32 tokens, so that"

@@ -28,11 +28,16 @@ def test_counts_and_right_answers_are_not_drawn():
 def test_the_encoders_rows_join_the_first_model():
     run = small_run()
     vectors = copy.deepcopy(run.sections[0])
-    vectors.figures = {"vectors_few_tps": {"Kinetic": [9.0], "llama-server": [3.0]}}
+    vectors.figures = {
+        "vectors_few_tps": {"Kinetic": [9.0], "llama-server": [3.0]},
+        "memory_mib": {"Kinetic": [9.0], "llama-server": [3.0]},
+    }
     run.sections.append(vectors)
     prepared = chart.prepare(run)
     (panel,) = prepared.panels
-    assert prepared.labels[-1] == "32 texts"
+    assert prepared.labels[-1] == "vectors, 32 texts"
+    memory = prepared.labels.index("memory")
+    assert [bar.times for bar in panel.bars if bar.row == memory] == [0.5]
     assert panel.bars[-1].times == 3.0
 
 

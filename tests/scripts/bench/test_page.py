@@ -151,7 +151,7 @@ def test_readmes_part_is_replaced_and_the_rest_left():
     text = f"above\n{readme.FIRST}\nold\n{readme.LAST}\nbelow\n"
     filled = readme.filled(text, small_run())
     assert filled.startswith(
-        f"above\n{readme.FIRST}\nMedians with SmolLM2, Q4_1, 2 proc"
+        f"above\n{readme.FIRST}\nMedians with SmolLM2, Q4_1, 2 threads"
     )
     assert filled.endswith(f"{readme.LAST}\nbelow\n")
     assert "old" not in filled
