@@ -284,17 +284,18 @@ class Decoder(KineticActor):
         rows = [self._rows(share) for share in shares]
         started = time.perf_counter()
         try:
-            logits = self._engine.decode(rows)
+            # Not copied: no pass is run before the slots have drawn from these.
+            logits = self._engine.decode(rows, copy=False)
         except InternalError as error:
             for share in shares:
                 self._lose(share.slot_id, error)
             return
         seconds = time.perf_counter() - started
-        n_prompt_rows = sum(
-            share.n_rows
-            for share in shares
-            if not self._waiting[share.slot_id].feed.is_step
-        )
+        n_rows = n_prompt_rows = 0
+        for share in shares:
+            n_rows += share.n_rows
+            if not self._waiting[share.slot_id].feed.is_step:
+                n_prompt_rows += share.n_rows
         passes = self._timed(seconds, shares, n_prompt_rows)
         for share, found in zip(shares, logits, strict=True):
             self._deliver(share, found, passes)
@@ -306,10 +307,10 @@ class Decoder(KineticActor):
             tell(self._peers.cache, rate)
         done = PassDone(
             seconds=seconds,
-            n_rows=sum(share.n_rows for share in shares),
+            n_rows=n_rows,
             n_sequences=len(shares),
             n_prompt_rows=n_prompt_rows,
-            n_max_tokens=max(self._n_past[share.slot_id] for share in shares),
+            n_max_tokens=max([self._n_past[share.slot_id] for share in shares]),
             n_held=sum(self._n_past),
         )
         self._untold.append(done)

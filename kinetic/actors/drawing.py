@@ -23,7 +23,7 @@ class Drawn:
 
     token: int
     row: npt.NDArray[np.float32] | None
-    """[n_vocab] float32, read-only: the raw logits it was drawn from, where they are
+    """[n_vocab] float32: a copy of the raw logits it was drawn from, where they are
     asked for."""
     left: tuple[tuple[int, float], ...]
     """What the samplers left to choose from, where that is reported."""
@@ -100,7 +100,7 @@ class TokenSource:
         if matcher is not None:
             matcher.accept(token)
         left = tuple(self._sampler.probabilities()) if self._tells_left else ()
-        return Drawn(token, row if self._tells_row else None, left)
+        return Drawn(token, row.copy() if self._tells_row else None, left)
 
     def close(self) -> None:
         """Free the sampler."""

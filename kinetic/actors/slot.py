@@ -372,12 +372,12 @@ class Slot(KineticActor):
             slot_id=self._slot_id,
             n_done=message.n_past,
             is_last=message.is_last,
-            rows=message.rows if job.prompt_logprobs else None,
+            rows=_own(message.rows) if job.prompt_logprobs else None,
         )
         tell(self._peers.detokenizer, ran)
         if message.is_last and running.share:
             prompt = frozen(job.prompt)
-            logits = message.rows[-1]
+            logits = _own(message.rows[-1])
             running.start = PromptState(state=b"", tokens=prompt, logits=logits)
             self._sequence.take_snapshot("share")
 
@@ -461,6 +461,13 @@ class Slot(KineticActor):
     def _can_step_back(self) -> bool:
         """Whether wrong drafts could be cut from the memory as it is."""
         return self._rules.can_cut or not self._sequence.is_restored
+
+
+def _own(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """A copy, read-only, that outlives the pass."""
+    rows = rows.copy()
+    rows.flags.writeable = False
+    return rows
 
 
 def _text_tokens(job: Job) -> tuple[int, ...]:

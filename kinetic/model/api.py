@@ -28,8 +28,13 @@ class Engine(Protocol):
     n_batch: int
     """Most rows of one pass."""
 
-    def decode(self, rows: Sequence[Rows]) -> list[npt.NDArray[np.float32]]:
-        """Run one pass; one [n_logits, n_vocab] float32, read-only, per part."""
+    def decode(
+        self, rows: Sequence[Rows], *, copy: bool = True
+    ) -> list[npt.NDArray[np.float32]]:
+        """Run one pass; one [n_logits, n_vocab] float32, read-only, per part.
+
+        Without `copy` they are good until the next pass.
+        """
 
     def parts(self, n_tokens: int) -> tuple[tuple[int, int], ...]:
         """The passes of an input that becomes a vector, as (first, end)."""

@@ -174,9 +174,14 @@ class LlamaEngine:
         """The passes of an input as (first, end)."""
         return pooling.parts(n_tokens, n_batch=self.n_batch, splits=self.serving.splits)
 
-    def decode(self, rows: Sequence[ffi.Rows]) -> list[npt.NDArray[np.float32]]:
-        """Run one pass; one [n_logits, n_vocab] float32, read-only, per part."""
-        return self.context.decode(rows)
+    def decode(
+        self, rows: Sequence[ffi.Rows], *, copy: bool = True
+    ) -> list[npt.NDArray[np.float32]]:
+        """Run one pass; one [n_logits, n_vocab] float32, read-only, per part.
+
+        Without `copy` they are good until the next pass.
+        """
+        return self.context.decode(rows, copy=copy)
 
     def embed(self, rows: ffi.Rows, *, is_last: bool) -> npt.NDArray[np.float32] | None:
         """Run one of an input's `parts`; its vector behind the last one.

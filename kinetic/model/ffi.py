@@ -8,7 +8,8 @@ Above it there are no pointers, buffer views or ctypes values. Rules kept here:
 * Every callback and buffer that C keeps a pointer to is held by an attribute: a
   collected callback is a segmentation fault.
 * Native code aborts on bad arguments, so they are checked before a call.
-* Logits live until the next decode: rows are copied out, read-only.
+* Logits live until the next decode: rows are copied out, read-only, but for callers
+  that ask for them as they lie there.
 * What was acquired is freed once, in reverse order, by `close()`, never in `__del__`.
 """
 
@@ -48,6 +49,7 @@ TOKEN_DATA: Final = np.dtype(
     [("id", np.int32), ("logit", np.float32), ("p", np.float32)]
 )
 
+_MOST_VIEWS = 256
 _CPU_DEVICE = 0  # ggml's enum ggml_backend_dev_type
 _MOST_WORKERS = 512  # GGML_MAX_N_THREADS
 _ROPES_OF_AXES = (lib.LLAMA_ROPE_TYPE_MROPE, lib.LLAMA_ROPE_TYPE_IMROPE)
@@ -67,9 +69,26 @@ def _on_log(level: int, text: bytes, _user: object) -> None:
     _log.log(_GGML_LEVELS[level] if level >= 4 else logging.DEBUG, "%s", message)  # noqa: PLR2004
 
 
+def _engine_function(name: str, gives: Any, *takes: Any) -> Any:
+    """A function of the engine's that the binding does not declare, or not like this.
+
+    Unless `takes` are given, every argument must be a ctypes value.
+    """
+    # By index: by attribute it is the binding's own, and so would be its types.
+    function = lib._lib[name]  # noqa: SLF001
+    function.restype = gives
+    if takes:
+        function.argtypes = takes
+    return function
+
+
 _log_callback = lib.llama_log_callback(_on_log)
 lib.llama_log_set(_log_callback, ctypes.c_void_p(0))
 lib.llama_backend_init()
+# As a number: the binding's pointer takes longer to make than the call.
+_logits_address = _engine_function(
+    "llama_get_logits_ith", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +374,7 @@ class Context:
         self.n_ctx = int(lib.llama_n_ctx_seq(handle))
         self.n_sequences = options.n_sequences
         self.n_batch = int(lib.llama_n_batch(handle))
+        self._views: dict[tuple[int, int], Float32Array] = {}
         self._make_batch()
 
     def _make_batch(self) -> None:
@@ -465,30 +485,51 @@ class Context:
             lib.llama_set_causal_attn(self._handle, True)
         return n
 
-    def decode(self, rows: Sequence[Rows]) -> list[Float32Array]:
+    def decode(self, rows: Sequence[Rows], *, copy: bool = True) -> list[Float32Array]:
         """Run one pass and give each part its logits.
 
         Returns one array [n_logits, n_vocab] float32, read-only, per part of `rows`.
+        Without `copy` they are the engine's own memory, good until its next pass.
         Raises InternalError when the engine fails; the sequences' memory is then
         unknown and must be cleared.
         """
         self._run(rows)
         out = []
-        at = 0
+        end = 0
         for part in rows:
-            k = len(part.tokens)
-            wanted = range(at + k - part.n_logits, at + k)
-            logits = np.empty((part.n_logits, self.n_vocab), np.float32)
-            address, size = logits.ctypes.data, logits.nbytes // max(part.n_logits, 1)
-            for i, row in enumerate(wanted):
-                pointer = lib.llama_get_logits_ith(self._handle, row)
-                if not pointer:
-                    raise InternalError(f"the engine gave no logits for row {row}")
-                ctypes.memmove(address + i * size, pointer, size)
-            logits.flags.writeable = False
-            out.append(logits)
-            at += k
+            end += len(part.tokens)
+            out.append(self._logits(end - part.n_logits, end, copy=copy))
         return out
+
+    def _logits(self, first: int, end: int, *, copy: bool) -> Float32Array:
+        """The logits of a pass's rows from `first` on, all of which wanted them."""
+        count = end - first
+        if count == 0:
+            return np.empty((0, self.n_vocab), np.float32)
+        address, last = self._row_address(first), self._row_address(end - 1)
+        # The engine gives rows out in the order of the pass, one behind the other.
+        if last - address != 4 * self.n_vocab * (count - 1):
+            raise InternalError("the engine's rows are not in order")
+        # Rows mostly lie where they lay: a view costs more to make than to find.
+        view = self._views.get((address, count))
+        if view is None:
+            if len(self._views) >= _MOST_VIEWS:
+                self._views.clear()
+            memory = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
+            view = np.ctypeslib.as_array(memory, (count, self.n_vocab))
+            view.flags.writeable = False
+            self._views[address, count] = view
+        if not copy:
+            return view
+        logits = view.copy()
+        logits.flags.writeable = False
+        return logits
+
+    def _row_address(self, row: int) -> int:
+        address = _logits_address(self._handle, row)
+        if not address:
+            raise InternalError(f"the engine gave no logits for row {row}")
+        return int(address)
 
     def fill(self, rows: Rows) -> None:
         """Run a part of an input into the memory of an embedding context.
@@ -620,14 +661,6 @@ def _cpu_function(name: str, gives: Any) -> Any:
     found = library(ctypes.c_void_p(device))
     address = find(ctypes.c_void_p(found), ctypes.c_char_p(name.encode()))
     return ctypes.CFUNCTYPE(gives, ctypes.c_void_p)(address) if address else None
-
-
-def _engine_function(name: str, gives: Any) -> Any:
-    """A function that the binding does not declare, with what it returns."""
-    # By index: by attribute the binding would share it, and its types, with others.
-    function = lib._lib[name]  # noqa: SLF001
-    function.restype = gives
-    return function
 
 
 class Sampler:

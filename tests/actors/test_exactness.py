@@ -271,10 +271,10 @@ def test_what_is_drawn_before_an_end_is_found_leaves_no_trace(harness, monkeypat
     say, decode = Answer.say, harness.engine.decode
     n_passes, is_late = itertools.count(1), threading.Event()
 
-    def counted(rows):
+    def counted(rows, **named):
         if next(n_passes) == 22:
             is_late.set()
-        return decode(rows)
+        return decode(rows, **named)
 
     def late(answer, drew):
         assert is_late.wait(60), "the slot waits for its text"

@@ -48,11 +48,11 @@ def break_decode(h, error, *, after=0):
     whole = h.engine.context.decode
     left = [after]
 
-    def decode(rows):
+    def decode(rows, **named):
         left[0] -= 1
         if left[0] < 0:
             raise error
-        return whole(rows)
+        return whole(rows, **named)
 
     h.engine.context.decode = decode
 

@@ -74,7 +74,8 @@ class Logits:
 
     serial: int
     rows: npt.NDArray[np.float32]
-    """[n_rows, n_vocab] float32, read-only."""
+    """[n_rows, n_vocab] float32, read-only; the engine's own memory, good only while
+    this is heard: what is kept, or told on, must be copied."""
     n_past: int
     """Tokens of the sequence that have been run."""
     is_last: bool
