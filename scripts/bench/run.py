@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Protocol
 
 from scripts.bench.client import RequestError
 from scripts.bench.loads import LOADS, Load, Visit, streams
@@ -20,6 +22,17 @@ from scripts.console import say
 
 _WARM_UP = Sizes(answer=16)
 _START_COST = 3.0
+_LOOK_S = 0.25
+_SETTLE_LOOKS = 40
+_QUIET = 0.1
+"""Of a processor: what servers may use that are said to be quiet."""
+
+
+class Worker(Protocol):
+    """What tells how much it works."""
+
+    def cpu_s(self) -> float:
+        """Processor time so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +154,7 @@ def run_part(part: Part, results: Results, bench: Bench) -> None:
                 bench.progress.say(
                     f"{shown}: {step.load}, {step.server.name}", cost(part, step)
                 )
+                settle(running.values())
                 seed = f"{part.key} {step.load} {step.round}"
                 _take(step, section, running[step.server.name], Prompts(count, seed))
                 bench.keep()
@@ -151,6 +165,23 @@ def run_part(part: Part, results: Results, bench: Bench) -> None:
         finally:
             for process in running.values():
                 process.stop()
+
+
+def settle(processes: Iterable[Worker]) -> None:
+    """Waits until no server works any more, though not for ever.
+
+    Threads that look out for the next pass, and states that are written once a server
+    is idle, would take the processor from whoever is measured next.
+    """
+    pause = threading.Event()
+    processes = tuple(processes)
+    before = sum(process.cpu_s() for process in processes)
+    for _ in range(_SETTLE_LOOKS):
+        pause.wait(_LOOK_S)
+        now = sum(process.cpu_s() for process in processes)
+        if now - before <= _QUIET * _LOOK_S:
+            return
+        before = now
 
 
 def _start(

@@ -275,6 +275,18 @@ class Process:
         found = re.search(r"VmRSS:\s+(\d+)", text)
         return int(found[1]) / 1024 if found else 0.0
 
+    def cpu_s(self) -> float:
+        """Processor time so far; 0 where it does not run or nobody tells."""
+        if self._popen is None:
+            return 0.0
+        try:
+            text = Path(f"/proc/{self._popen.pid}/stat").read_text("ascii")
+        except OSError:
+            return 0.0
+        # Behind the name, which may hold anything: user and system time in ticks.
+        user, system = text.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
 
 def free_port() -> int:
     """A port that is free now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from dataclasses import replace
 
 import pytest
@@ -175,6 +176,45 @@ def test_a_process_tells_its_start_and_memory(setup):
         process.stop()
     assert not process.is_alive
     process.stop()
+
+
+class Working:
+    """A server that works for some looks more, each for the time of a look."""
+
+    def __init__(self, looks):
+        self.left, self.looks, self.used = looks, 0, 0.0
+
+    def cpu_s(self):
+        self.looks += 1
+        if self.left > 0:
+            self.left -= 1
+            self.used += 1.0
+        return self.used
+
+
+@pytest.mark.parametrize(("works", "looks"), [(0, 2), (1, 2), (4, 5), (99, 11)])
+def test_nobody_is_measured_before_all_servers_are_quiet(monkeypatch, works, looks):
+    monkeypatch.setattr(run, "_LOOK_S", 0.001)
+    monkeypatch.setattr(run, "_SETTLE_LOOKS", 10)
+    busy = Working(works)
+    run.settle([busy, Working(0)])
+    assert busy.looks == looks
+
+
+def test_a_process_tells_what_it_uses(setup):
+    works = "import threading\nthreading.Thread(target=lambda: sum(range(10**8)))"
+    process = Process(server(code=f"{works}.start()\n{WELL}"), setup)
+    assert process.cpu_s() == 0.0
+    process.start()
+    try:
+        pause = threading.Event()
+        for _ in range(1000):
+            if process.cpu_s() > 0.05:
+                break
+            pause.wait(0.01)
+        assert process.cpu_s() > 0.05
+    finally:
+        process.stop()
 
 
 def test_a_process_that_ends_at_once_tells_its_last_words(setup):
