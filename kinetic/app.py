@@ -8,6 +8,7 @@ import logging
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from kinetic.loading import (
 )
 from kinetic.model.constraint import ConstraintCompiler
 from kinetic.model.prompt import PromptBuilder
+from kinetic.model.sampling import prepare
 from kinetic.model.vision import Vision
 from kinetic.receipts import signing
 from kinetic.receipts.record import signer_json
@@ -134,6 +136,7 @@ class Server:
             compiler,
             engine.n_ctx,
             vision=vision,
+            prepare=partial(prepare, engine.model, n_ctx=engine.n_ctx),
         )
         texts, pairs = vector_inputs(engine), pair_inputs(engine)
         service = Service(

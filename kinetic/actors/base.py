@@ -70,7 +70,7 @@ class KineticActor(pykka.ThreadingActor):
             return False
         try:
             answer = self._handle_receive(envelope.message)
-        except Exception:  # noqa: BLE001 - whatever it was, the actor is at an end
+        except BaseException:  # noqa: BLE001 - a panic in native code is no Exception
             if reply is not None:
                 reply.set_exception()
             else:
@@ -122,7 +122,10 @@ class KineticActor(pykka.ThreadingActor):
         name = type(self).__name__
         _log.critical("%s died", name, exc_info=error)
         self._release()
-        self._on_death(name, error)
+        try:
+            self._on_death(name, error)
+        except Exception:  # noqa: BLE001 - logged; others may run in this thread
+            _log.exception("nobody could be told that %s died", name)
 
     def _release(self) -> None:
         try:

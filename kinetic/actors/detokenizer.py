@@ -132,7 +132,7 @@ class Detokenizer(KineticActor):
             return
         if -(-answer.n_generated // _PROGRESS_EVERY) > told:
             tell(self._peers.metrics, answer.moved())
-        if answer.begun.job.n_logprobs is not None:
+        if answer.begun.tells_spoken:
             spoken = Spoken(
                 generation=answer.begun.generation, n_tokens=answer.n_generated
             )

@@ -28,6 +28,8 @@ class Running:
     until its state is copied for others."""
     kept: KeptState | None
     """What is being put back."""
+    lead: int | None
+    """How many drawn tokens may wait to become text; None: any number."""
     is_prompt_done: bool = False
     drafter: Drafter | None = None
     drafted: tuple[int, ...] = ()
@@ -40,7 +42,7 @@ class Running:
     n_spoken: int = 0
     """Tokens drawn whose text is made, where that is told."""
     unspoken: tuple[int, ...] = ()
-    """Tokens whose feed waits until more text is made."""
+    """Tokens whose feed waits until more text is made, as `lead` asks."""
 
     @property
     def room(self) -> int:

@@ -133,6 +133,8 @@ class Sequence:
 
     def withdraw(self) -> None:
         """Take back what is fed and not run; answered by Withdrawn."""
+        # A serial of its own, so that a late answer is not taken for another's.
+        self.serial += 1
         tell(self._decoder, Withdraw(slot_id=self._slot_id, serial=self.serial))
 
     def settle(self, n_past: int) -> None:

@@ -63,6 +63,8 @@ class SlotOptions:
     n_ctx: int
     """Positions of one sequence."""
     rules: StateRules
+    can_cut: bool
+    """Whether memory that was not put back can drop its last tokens."""
     drafting: Drafting | None = None
     """How slots draft; None: not at all."""
 
@@ -88,6 +90,7 @@ class Slot(KineticActor):
         self._vocab = vocab
         self._n_ctx = options.n_ctx
         self._rules = options.rules
+        self._can_cut = options.can_cut
         self._drafting = options.drafting
         self._passes = Passes()  # as the Decoder told them last
         self._peers = peers
@@ -162,6 +165,7 @@ class Slot(KineticActor):
                 sink=begin.sink,
                 n_cached=n_cached,
                 began_s=began_s,
+                tells_spoken=running.lead is not None,
             ),
         )
         if begin.start is not None:
@@ -201,7 +205,16 @@ class Slot(KineticActor):
             share=begin.share,
             start=begin.start,
             kept=begin.kept,
+            lead=self._lead(job),
         )
+
+    def _lead(self, job: Job) -> int | None:
+        """How many drawn tokens may wait to become text; None: any number."""
+        if not self._can_cut and (job.stops or job.output is not None):
+            # What is run behind the text's end would stay, and no later prompt begins
+            # with it.
+            return 1
+        return None if job.n_logprobs is None else _MOST_UNSPOKEN
 
     def _drafter(self, running: Running) -> Drafter | None:
         job = running.job
@@ -293,8 +306,8 @@ class Slot(KineticActor):
     def _let_go(self, n_past: int) -> None:
         running = self._running
         self._sequence.settle(n_past)
-        if running is not None and (running.drafted or running.has_drafted):
-            # Drafts may stand behind the text's end, be they right or wrong.
+        if running is not None and self._can_drop():
+            # What was drawn, or drafted, behind the text's end.
             self._sequence.cut(len(running.job.prompt) + running.n_drawn)
         self._running = None
         self._closing = False
@@ -344,6 +357,9 @@ class Slot(KineticActor):
         running = self._running
         if running is None or running.start is None or running.job.group is None:
             return
+        if running.start.state:
+            # That is what this answer began with: the copy was for an earlier one.
+            return
         start = replace(running.start, state=message.state)
         running.start = None
         tell(
@@ -354,6 +370,9 @@ class Slot(KineticActor):
     # --- Tokens ---------------------------------------------------------------------
 
     def _logits(self, message: Logits) -> None:
+        if not self._peers.decoder.is_alive():
+            # It died behind this pass, and the rows' memory went with it.
+            return
         running = self._running
         if running is None or self._closing or message.serial != self._sequence.serial:
             return
@@ -398,7 +417,10 @@ class Slot(KineticActor):
             running.has_drafted = True
             n_wrong = len(drafted) - draws.n_right
             self._sequence.cut(len(self._sequence.tokens) - n_wrong)
-        if not draws.is_over:
+        if draws.is_over:
+            # Nothing follows: the others' pass need not wait for this one's text.
+            self._sequence.withdraw()
+        else:
             self._go_on(running, tuple(drawn.token for drawn in draws.drawn))
         drew = Drew(
             slot_id=self._slot_id,
@@ -411,10 +433,8 @@ class Slot(KineticActor):
 
     def _go_on(self, running: Running, tokens: tuple[int, ...]) -> None:
         """Feed what was drawn, unless the text is too far behind."""
-        if (
-            running.job.n_logprobs is not None
-            and running.n_drawn - running.n_spoken > _MOST_UNSPOKEN
-        ):
+        behind = running.n_drawn - running.n_spoken
+        if running.lead is not None and behind > running.lead:
             running.unspoken = tokens
         else:
             self._feed_next(running, tokens)
@@ -461,6 +481,13 @@ class Slot(KineticActor):
     def _can_step_back(self) -> bool:
         """Whether wrong drafts could be cut from the memory as it is."""
         return self._rules.can_cut or not self._sequence.is_restored
+
+    def _can_drop(self) -> bool:
+        """Whether the memory can drop its last tokens as it is, whatever was drafted.
+
+        Recurrent memory cannot; a window cannot behind a state that was put back.
+        """
+        return self._can_cut and self._can_step_back()
 
 
 def _own(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -59,7 +59,7 @@ class Peers:
 
     on_death: OnDeath
     thread: SharedThread = field(default_factory=lambda: SharedThread("decode"))
-    """Of the Decoder and the Slots: none of them has work while another has."""
+    """Of the Decoder and the Slots, who only have work between two passes."""
     slots: list[pykka.ActorRef[Any]] = field(default_factory=list)
     decoder: pykka.ActorRef[Any] = None  # type: ignore[assignment]
     detokenizer: pykka.ActorRef[Any] = None  # type: ignore[assignment]
@@ -139,7 +139,12 @@ class ActorSystem:
         drafting = options.drafting
         if drafting is not None:
             drafting = drafting.within(options.plan.rows_per_sequence)
-        slots = SlotOptions(n_ctx=engine.n_ctx, rules=options.rules, drafting=drafting)
+        slots = SlotOptions(
+            n_ctx=engine.n_ctx,
+            rules=options.rules,
+            can_cut=options.can_cut,
+            drafting=drafting,
+        )
         for slot_id in range(engine.n_sequences):
             seat = (slot_id, self._model, self._vocab, slots, peers)
             peers.slots.append(self._start(Slot, *seat))

@@ -21,7 +21,7 @@ class Member(Protocol):
 
 
 class SharedThread:
-    """Runs actors that never have work at the same time, in the order of messages.
+    """Runs actors whose work must not overlap, in the order of messages.
 
     Between two of them a message then costs no change of threads: on a small machine
     that takes longer than what there is to do.

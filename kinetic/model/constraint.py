@@ -80,15 +80,21 @@ class Constraint:
         self.make = make
         """Compiles once more: a matcher that shares nothing. May take a second."""
         self._lock = threading.Lock()
-        self._shared: llguidance.LLMatcher | None = make()
+        self._shared = make()
         self._spent_s = 0.0
+        self._is_given_up = False
+
+    def renew(self) -> None:
+        """Compile again if what is shared was given up; where no answer waits."""
+        if not self._is_given_up:
+            return
+        made = self.make()
+        with self._lock:
+            self._shared, self._spent_s, self._is_given_up = made, 0.0, False
 
     def matcher(self) -> Matcher:
-        """A matcher at the answer's beginning."""
+        """A matcher at the answer's beginning; takes no time to speak of."""
         with self._lock:
-            if self._shared is None:
-                self._shared = self.make()
-                self._spent_s = 0.0
             return Matcher(self, self._shared.deep_copy())
 
     def spend(self, mask_s: float) -> None:
@@ -98,9 +104,8 @@ class Constraint:
             self.give_up()
 
     def give_up(self) -> None:
-        """Let the next matcher start from a lexer that has learnt nothing."""
-        with self._lock:
-            self._shared = None
+        """Let later requests start from a lexer that has learnt nothing."""
+        self._is_given_up = True
 
 
 class Matcher:
@@ -285,6 +290,7 @@ class ConstraintCompiler:
     def _cached(self, key: str, param: str, make: Callable[[], _Source]) -> Constraint:
         found = self._cache.get(key)
         if found is not None:
+            found.renew()
             return found
         try:
             source = make()

@@ -19,6 +19,8 @@ import ctypes
 import logging
 import math
 import os
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,6 +52,7 @@ TOKEN_DATA: Final = np.dtype(
 )
 
 _MOST_VIEWS = 256
+_MOST_DRY = 16
 _CPU_DEVICE = 0  # ggml's enum ggml_backend_dev_type
 _MOST_WORKERS = 512  # GGML_MAX_N_THREADS
 _ROPES_OF_AXES = (lib.LLAMA_ROPE_TYPE_MROPE, lib.LLAMA_ROPE_TYPE_IMROPE)
@@ -116,6 +119,18 @@ class Embedded:
     None: positions go on from the first."""
     sees_ahead: bool
     """All of these tokens see each other: they must be run in one pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrySettings:
+    """The DRY sampler's settings."""
+
+    multiplier: float
+    base: float
+    allowed_length: int
+    last_n: int
+    """Tokens that are looked back on."""
+    breakers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +215,9 @@ class Model:
             message = f"cannot load {path}: {reason('the engine refused the file')}"
             raise ModelError(message)
         self._handle: Any = handle
+        # Samplers whose breakers are looked up, to be copied; used last stand last.
+        self._dry_known: OrderedDict[DrySettings, Any] = OrderedDict()
+        self._dry_lock = threading.Lock()
         self._vocab: Any = lib.llama_model_get_vocab(handle)
         self.n_vocab = int(lib.llama_vocab_n_tokens(self._vocab))
         self.n_ctx_train = int(lib.llama_model_n_ctx_train(handle))
@@ -328,8 +346,45 @@ class Model:
         """Native vocabulary, for libraries that read it; an address, not a pointer."""
         return int(ctypes.cast(self._vocab, ctypes.c_void_p).value or 0)
 
+    def prepare_dry(self, settings: DrySettings) -> None:
+        """Look the breakers up in the vocabulary now, for the samplers that follow.
+
+        Where both are many that takes tenths of a second.
+        """
+        with self._dry_lock:
+            self._dry_prototype(settings)
+
+    def _dry(self, settings: DrySettings) -> Any:
+        with self._dry_lock:
+            return lib.llama_sampler_clone(self._dry_prototype(settings))
+
+    def _dry_prototype(self, settings: DrySettings) -> Any:
+        known = self._dry_known
+        if settings in known:
+            known.move_to_end(settings)
+            return known[settings]
+        texts = (ctypes.c_char_p * max(len(settings.breakers), 1))(
+            *(text.encode() for text in settings.breakers)
+        )
+        made = lib.llama_sampler_init_dry(
+            self._vocab,
+            settings.multiplier,
+            settings.base,
+            settings.allowed_length,
+            settings.last_n,
+            texts,
+            len(settings.breakers),
+        )
+        if made:
+            known[settings] = made
+        while len(known) > _MOST_DRY:
+            lib.llama_sampler_free(known.popitem(last=False)[1])
+        return made
+
     def close(self) -> None:
         """Free the model; its contexts and samplers must be closed before."""
+        while self._dry_known:
+            lib.llama_sampler_free(self._dry_known.popitem()[1])
         if self._handle:
             lib.llama_model_free(self._handle)
             self._handle = None
@@ -654,6 +709,8 @@ class _Workers:
 
 def _cpu_function(name: str, gives: Any) -> Any:
     """A function of one address of the engine's processor library, or None."""
+    if not hasattr(lib._lib, "ggml_backend_dev_by_type"):  # noqa: SLF001
+        return None  # a build that holds ggml and does not show it
     device = _engine_function("ggml_backend_dev_by_type", ctypes.c_void_p)(_CPU_DEVICE)
     if not device:
         return None
@@ -684,36 +741,17 @@ class Sampler:
 
     def add(self, name: str, *args: object) -> None:
         """Append `llama_sampler_init_<name>(*args)`."""
-        member = getattr(lib, f"llama_sampler_init_{name}")(*args)
+        self._append(name, getattr(lib, f"llama_sampler_init_{name}")(*args))
+
+    def _append(self, name: str, member: Any) -> None:
         if not member:
             message = f"the engine refused the sampler {name}"
             raise InternalError(message)
         lib.llama_sampler_chain_add(self._chain, member)
 
-    def add_dry(
-        self,
-        model: Model,
-        *,
-        multiplier: float,
-        base: float,
-        allowed_length: int,
-        last_n: int,
-        breakers: Sequence[str],
-    ) -> None:
+    def add_dry(self, model: Model, settings: DrySettings) -> None:
         """Append DRY with its sequence breakers."""
-        texts = (ctypes.c_char_p * max(len(breakers), 1))(
-            *(text.encode() for text in breakers)
-        )
-        self.add(
-            "dry",
-            model._vocab,  # noqa: SLF001
-            multiplier,
-            base,
-            allowed_length,
-            last_n,
-            texts,
-            len(breakers),
-        )
+        self._append("dry", model._dry(settings))  # noqa: SLF001 - native, so it stays here
 
     def add_logit_bias(self, n_vocab: int, biases: Sequence[tuple[int, float]]) -> None:
         """Append a bias per token; -inf bans one."""

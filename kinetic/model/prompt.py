@@ -60,16 +60,20 @@ class PromptBuilder:
     Thread: any; nothing is changed after construction.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what prompts are made with, each on its own
         self,
         vocab: Vocab,
         template: ChatTemplate,
         compiler: ConstraintCompiler,
         n_ctx: int,
+        *,
         now: Callable[[], datetime] = local_time,
         vision: Vision | None = None,
+        prepare: Callable[[SamplingParams], None] = lambda _: None,
     ) -> None:
+        """`prepare` does what a sampler would be slow to do when an answer begins."""
         self._vocab = vocab
+        self._prepare = prepare
         self._template = template
         self._compiler = compiler
         self._n_ctx = n_ctx
@@ -85,6 +89,7 @@ class PromptBuilder:
             return self._prefill(request)
         if request.receipt:
             check_receipt(request)
+        self._prepare(request.sampling)
         jobs: list[Job] = []
         for i, inputs in enumerate(request.inputs):
             prompt = self.prompt(inputs, request)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kinetic.errors import RequestError
-from kinetic.model.ffi import LOWEST, Sampler
+from kinetic.model.ffi import LOWEST, DrySettings, Sampler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,6 +109,23 @@ def has_dry(params: SamplingParams) -> bool:
     return on and params.dry_penalty_last_n != 0 and "dry" in params.samplers
 
 
+def prepare(model: Model, params: SamplingParams, *, n_ctx: int) -> None:
+    """Do now, in any thread, what would hold a sampler up when it is made."""
+    if has_dry(params):
+        model.prepare_dry(_dry_settings(params, n_ctx))
+
+
+def _dry_settings(params: SamplingParams, n_ctx: int) -> DrySettings:
+    last_n = params.dry_penalty_last_n
+    return DrySettings(
+        multiplier=params.dry_multiplier,
+        base=params.dry_base,
+        allowed_length=params.dry_allowed_length,
+        last_n=min(n_ctx if last_n < 0 else last_n, n_ctx),
+        breakers=tuple(params.dry_sequence_breakers),
+    )
+
+
 def history_window(params: SamplingParams, n_ctx: int) -> int:
     """How many of the prompt's last tokens the chain looks back on."""
     if params.mirostat:
@@ -160,15 +177,7 @@ def _add(
                 params.presence_penalty,
             )
         case "dry" if has_dry(params):
-            last_n = params.dry_penalty_last_n
-            chain.add_dry(
-                model,
-                multiplier=params.dry_multiplier,
-                base=params.dry_base,
-                allowed_length=params.dry_allowed_length,
-                last_n=min(n_ctx if last_n < 0 else last_n, n_ctx),
-                breakers=params.dry_sequence_breakers,
-            )
+            chain.add_dry(model, _dry_settings(params, n_ctx))
         case "top_n_sigma":
             chain.add("top_n_sigma", params.top_n_sigma)
         case "top_k":

@@ -88,7 +88,7 @@ def parts() -> tuple[Part, ...]:
             file=default_model_path,
             servers=DRAFTING,
             loads=("drafts",),
-            rounds=5,
+            rounds=3,
             with_memory=False,
         ),
         *(

@@ -82,7 +82,7 @@ def world():
     return SimpleNamespace(actor=actor, peers=peers, sink=Sink(), slot=peers.slots[1])
 
 
-def begin(world, *, generation=7, n_cached=0, **named):
+def begin(world, *, generation=7, n_cached=0, tells_spoken=False, **named):
     job = Job(
         request_id="r",
         index=3,
@@ -97,6 +97,7 @@ def begin(world, *, generation=7, n_cached=0, **named):
         sink=world.sink,
         n_cached=n_cached,
         began_s=time.monotonic(),
+        tells_spoken=tells_spoken,
     )
     world.actor.hear(begun)
     return job
@@ -235,7 +236,7 @@ def test_a_prefix_that_was_lost_is_not_counted_as_cached(world):
 
 
 def test_the_slot_hears_how_far_the_text_is_where_rows_wait_for_it(world):
-    begin(world, n_logprobs=1)
+    begin(world, n_logprobs=1, tells_spoken=True)
     drew(world, "ab", row=ROW)
     drew(world, "c", row=ROW)
     assert [s.n_tokens for s in told(world.slot, Spoken)] == [2, 3]

@@ -6,8 +6,9 @@ import threading
 
 import pytest
 
-from kinetic.actors.base import KineticActor
+from kinetic.actors.base import PING, KineticActor, tell
 from kinetic.actors.plan import uniform_plan
+from kinetic.actors.slot import Slot
 from kinetic.actors.system import ActorSystem, SystemOptions
 from kinetic.errors import InternalError, Overloaded, RequestError, ShuttingDown
 from kinetic.model.engine import EngineOptions, LlamaEngine
@@ -239,3 +240,24 @@ def test_an_actor_that_cannot_start_is_an_error_and_lets_go(monkeypatch):
     assert died == ["Broken"]
     system.stop()
     engine.close()
+
+
+def test_rows_of_a_decoder_that_has_died_are_not_read(dying, monkeypatch):
+    """Their memory is gone by then, and the slots live on in the same thread."""
+    read = []
+    monkeypatch.setattr(Slot, "_advance", lambda *_: read.append("rows"))
+    peers, whole = dying.system._peers, dying.engine.decode
+
+    def poisoned(rows, **named):
+        found = whole(rows, **named)
+        # Heard in front of the rows, which are told behind this.
+        tell(peers.decoder, "no message")
+        return found
+
+    monkeypatch.setattr(dying.engine, "decode", poisoned)
+    (answer,) = dying.submit(dying.job("The sea")).wait()
+    assert answer.error is not None
+    for slot in peers.slots:
+        slot.ask(PING, timeout=10)
+    assert read == []
+    assert [name for name, _ in dying.deaths] == ["Decoder"]

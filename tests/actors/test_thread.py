@@ -94,6 +94,24 @@ def test_a_member_that_dies_leaves_the_others_running(thread):
     b.stop(timeout=LIMIT_S)
 
 
+def test_a_panic_of_native_code_ends_its_actor_alone(thread):
+    class Panic(BaseException):
+        """As pyo3 raises: no Exception."""
+
+    class Panicking(Recorder):
+        def hear(self, message):
+            raise Panic("at the disco")
+
+    notes = []
+    a = Panicking.start("a", notes, thread)
+    b = Recorder.start("b", notes, thread)
+    tell(a, "anything")
+    assert b.ask("still here", timeout=LIMIT_S) == "still here"
+    assert ("a", "Panicking died: at the disco") in words(notes)
+    assert not a.is_alive()
+    b.stop(timeout=LIMIT_S)
+
+
 def test_a_question_that_raises_is_answered_and_ends_nobody(thread):
     a = Recorder.start("a", [], thread)
     with pytest.raises(RuntimeError, match="dead"):

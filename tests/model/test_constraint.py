@@ -9,12 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import llguidance
 import numpy as np
 import pytest
 
 from kinetic.errors import InternalError, RequestError, UnsupportedFeature
 from kinetic.model import ffi
-from kinetic.model.constraint import Constraint, ConstraintCompiler, ConstraintLimits
+from kinetic.model.constraint import (
+    MAX_SHARED_S,
+    Constraint,
+    ConstraintCompiler,
+    ConstraintLimits,
+)
 from kinetic.model.guidance import NativeLimits
 from kinetic.model.vocab import Vocab
 from kinetic.types import ConstraintSpec
@@ -277,6 +283,28 @@ def test_only_the_constraints_used_last_are_kept():
     compile_("c")
     assert compile_("a") is a
     assert compile_("b") is not b
+
+
+def test_what_was_given_up_is_compiled_by_the_next_request(tried: Tried):
+    """Not where an answer begins: all others wait there."""
+    constraint = tried.compile("gbnf", 'root ::= "given " "up"')
+    compiled: list[int] = []
+    make = constraint.make
+
+    def counted() -> llguidance.LLMatcher:
+        compiled.append(threading.get_ident())
+        return make()
+
+    constraint.make = counted
+    constraint.matcher()
+    constraint.spend(MAX_SHARED_S + 0.1)
+    constraint.matcher()
+    assert compiled == []
+    assert tried.compile("gbnf", 'root ::= "given " "up"') is constraint
+    assert len(compiled) == 1
+    assert tried.compile("gbnf", 'root ::= "given " "up"') is constraint
+    assert len(compiled) == 1
+    assert tried.accepts(constraint, "given up")
 
 
 def test_matchers_of_one_constraint_do_not_know_of_each_other(tried: Tried):

@@ -19,6 +19,7 @@ from kinetic.model.sampling import (
     is_plain_greedy,
     likeliest,
     log_softmax,
+    prepare,
 )
 from kinetic.types import SamplingParams
 from tests.support import tiny_models
@@ -198,6 +199,36 @@ def test_nothing_left_to_draw_is_an_error(model, params):
     with pytest.raises(RequestError, match="no token"):
         sampler.draw(np.full(model.n_vocab, -np.inf, np.float32))
     sampler.close()
+
+
+@pytest.mark.parametrize("params", [replace(OFF, temperature=0), OFF])
+def test_banned_and_suppressed_tokens_are_never_drawn(model, monkeypatch, params):
+    row = np.zeros(model.n_vocab, np.float32)
+    row[[3, 5, 7]] = 90, 80, 70
+    monkeypatch.setattr(model, "suppressed", lambda: (3,))
+    sampler = TokenSampler(model, params, [], N_CTX, banned=(5,))
+    assert sampler.draw(row) == 7
+    sampler.close()
+    assert row.tolist()[3:8:2] == [90, 80, 70]
+
+
+def test_dry_draws_the_same_however_often_its_settings_were_asked_for(model):
+    def drawn(params):
+        sampler = TokenSampler(model, params, list(range(20)) * 3, N_CTX)
+        found = [sampler.draw(row) for row in rows(model.n_vocab, 1)]
+        sampler.close()
+        return found
+
+    first = drawn(CASES["dry breakers"])
+    for i in range(3 * ffi._MOST_DRY):
+        breakers = tuple(chr(97 + (i + j) % 26) for j in range(i % 5))
+        other = replace(CASES["dry"], dry_sequence_breakers=breakers, dry_base=2 + i)
+        prepare(model, other, n_ctx=N_CTX)
+        drawn(other)
+        assert len(model._dry_known) <= ffi._MOST_DRY
+    assert drawn(CASES["dry breakers"]) == first
+    # The one that draws is a copy: what it accepts stays with it.
+    assert drawn(CASES["dry breakers"]) == first
 
 
 def test_plain_greedy_is_told_from_greedy_with_changes():

@@ -27,6 +27,8 @@ class BeginText:
     n_cached: int
     began_s: float
     """When the slot was given, by the monotonic clock."""
+    tells_spoken: bool = False
+    """Whether the slot is to hear how far the text is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ class PromptRan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drew:
-    """What the rows of one pass gave; answered by Spoken, or TextEnded."""
+    """What a pass gave; answered by Spoken, if that is asked for, or by TextEnded."""
 
     slot_id: int
     drawn: tuple[Drawn, ...]

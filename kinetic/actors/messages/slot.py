@@ -124,7 +124,7 @@ class Proposed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """The answer's first `n_tokens` are text; told where rows are kept for that."""
+    """The answer's first `n_tokens` are text; told where the slot asked for it."""
 
     generation: int
     n_tokens: int
