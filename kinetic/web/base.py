@@ -151,7 +151,8 @@ class ApiHandler(web.RequestHandler):
                 message="the body must be sent without Content-Encoding, not as"
                 f" {encoding}",
             )
-        if self.request.method == "POST" and self.needs_json:
+        is_post = self.request.method == "POST" and "POST" in self.methods()
+        if is_post and self.needs_json:
             content_type = headers.get("Content-Type")
             if not guard.is_json(content_type):
                 raise HttpError(

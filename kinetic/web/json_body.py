@@ -10,13 +10,16 @@ from kinetic.errors import RequestError
 MAX_DEPTH = 128
 """Nesting of brackets; templates and schemas walk what comes through here."""
 
+MAX_FIELDS = 256
+"""Fields of the body itself: each that nobody knows is compared with all known ones."""
+
 
 def parse(body: bytes) -> dict[str, Any]:
     """Parse a body into an object.
 
     Raises RequestError, whose text repeats nothing of the body, for anything that is
-    not one JSON object in UTF-8 (a BOM is accepted) of at most MAX_DEPTH levels,
-    without NaN, Infinity or half surrogate pairs.
+    not one JSON object in UTF-8 (a BOM is accepted) of at most MAX_FIELDS fields and
+    MAX_DEPTH levels, without NaN, Infinity or half surrogate pairs.
     """
     try:
         text = body.decode("utf-8-sig")
@@ -38,6 +41,9 @@ def parse(body: bytes) -> dict[str, Any]:
         raise RequestError("the body holds a number that is too long") from None
     if not isinstance(found, dict):
         raise RequestError("the body must be a JSON object")
+    if len(found) > MAX_FIELDS:
+        message = f"the body has {len(found)} fields; at most {MAX_FIELDS} are read"
+        raise RequestError(message)
     _check(found)
     return found
 

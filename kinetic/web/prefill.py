@@ -16,6 +16,7 @@ class PrefillHandler(ApiHandler):
 
     async def post(self) -> None:
         """Answer when the prompt is run, or as soon as anybody else comes."""
+        self.service.check_kind("text")
         arrival = schema.Arrival(
             request_id=new_id("prefill-"), arrived_s=time.monotonic()
         )
@@ -48,6 +49,7 @@ _FIELDS = (
     "tools",
     "tool_choice",
     "chat_template_kwargs",
+    "enable_thinking",
     "reasoning_effort",
     "thinking",
 )

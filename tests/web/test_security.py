@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from kinetic.web import json_body
 from kinetic.web.routes import all_routes
 from tests.support.raw_http import exchange, request
 from tests.support.web_app import Script, talk
@@ -264,6 +265,23 @@ def test_head_is_get_without_the_body(path):
     assert wrong.headers["allow"] == "GET, HEAD, OPTIONS"
 
 
+@pytest.mark.parametrize("path", ["/v1/models", "/health", "/v1/receipts/key"])
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": "text/plain"}])
+def test_a_method_that_is_not_served_comes_before_the_bodys_type(path, headers):
+    (wrong,) = ask(request("POST", path, b"", {"Content-Length": "0", **headers}))
+    assert wrong.status == 405
+    assert wrong.headers["allow"] == "GET, HEAD, OPTIONS"
+
+
+def test_a_body_of_too_many_fields_is_refused():
+    fields = ",".join(f'"zq{i}": 0' for i in range(json_body.MAX_FIELDS))
+    body = '{"messages": [{"role": "user", "content": "hi"}], ' + fields + "}"
+    for path in ("/v1/chat/completions", "/completion", "/api/chat"):
+        (wrong,) = ask(post(path, body.encode()))
+        assert wrong.status == 400
+        assert f"at most {json_body.MAX_FIELDS}" in wrong.body.decode()
+
+
 def test_options_without_an_origin_tells_the_methods():
     (answer,) = ask(request("OPTIONS", "/v1/completions"))
     assert answer.status == 204
@@ -284,6 +302,11 @@ def test_a_model_of_another_kind_is_told_which_endpoint_to_use():
         body = b'{"messages":[{"role":"user","content":"hi"}]}'
         answers.append(await exchange(client.url, post("/v1/chat/completions", body)))
 
+        for path in ("/v1/chat/completions", "/v1/completions", "/v1/prefill"):
+            answer = await exchange(client.url, post(path, b'{"input":"x"}'))
+            answers.append(answer)
+
     talk(story, Script(), kind="embedding")
-    assert answers[0].status == 400
-    assert "/v1/embeddings" in answers[0].json()["error"]["message"]
+    for answer in answers:
+        assert answer.status == 400
+        assert "/v1/embeddings" in answer.json()["error"]["message"]

@@ -102,8 +102,13 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def is_finite(value: float) -> bool:
+    """Whether a number is not infinite; a whole one may have any number of digits."""
+    return isinstance(value, int) or math.isfinite(value)
+
+
 def is_count(value: Any) -> bool:
     """Whether a JSON value is a whole number from 0 on, 3.0 included."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return math.isfinite(value) and value >= 0 and value == int(value)
+    return is_finite(value) and value >= 0 and value == int(value)

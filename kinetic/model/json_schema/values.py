@@ -94,7 +94,7 @@ def numbers(
         if value is None:
             continue
         flag = keyword.startswith("exclusive") and isinstance(value, bool)
-        if not flag and not (keywords.is_number(value) and math.isfinite(value)):
+        if not flag and not (keywords.is_number(value) and keywords.is_finite(value)):
             raise SchemaError(f'"{keyword}" must be a number', pointer(path, keyword))
         given[keyword] = value
     for side, exclusive in (
@@ -107,8 +107,9 @@ def numbers(
         if draft4 is True and side in given:
             given[exclusive] = given.pop(side)
     factor = given.get("multipleOf")
-    if factor is not None and factor <= 0:
-        raise SchemaError('"multipleOf" must be above 0', pointer(path, "multipleOf"))
+    if factor is not None and not 0 < factor <= SAFE_INTEGER:
+        reason = f'"multipleOf" must be above 0 and at most {SAFE_INTEGER}'
+        raise SchemaError(reason, pointer(path, "multipleOf"))
     _bound(given, path)
     if not allowed or "number" in allowed:
         _open(given, alone=alone)

@@ -154,10 +154,11 @@ def _n(values: Mapping[str, Any], facts: ModelFacts, n_prompts: int) -> int:
     if n > facts.n_slots:
         message = f"n_cmpl is {n}; it must be from 1 to the {facts.n_slots} slots"
         raise RequestError(message, param="n_cmpl")
-    if n * n_prompts > ANSWERS_MAX:
+    most = min(ANSWERS_MAX, facts.n_at_once or ANSWERS_MAX)
+    if n * n_prompts > most:
         message = (
             f"n_cmpl times the number of prompts is {n * n_prompts}; at most"
-            f" {ANSWERS_MAX} answers are made at once"
+            f" {most} answers are made at once"
         )
         raise RequestError(message, param="n_cmpl")
     return n

@@ -32,7 +32,10 @@ def keep_alive(value: Any) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise Unfit
-    seconds = _seconds(value) if isinstance(value, str) else float(value)
+    try:
+        seconds = _seconds(value) if isinstance(value, str) else float(value)
+    except OverflowError:
+        raise Unfit from None
     return math.inf if seconds < 0 else seconds
 
 

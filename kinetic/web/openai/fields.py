@@ -26,7 +26,7 @@ LIMITS: tuple[Field, ...] = (
         name="max_tokens",
         read=readers.count,
         range="a whole number from 0 on",
-        default="until the answer ends or the context is full",
+        default="the server's `-n`, else until the answer ends or the context is full",
         source=OPENAI,
         meaning="Most tokens to generate; 0 generates none, what the context does not"
         " hold is cut to it.",
@@ -66,7 +66,7 @@ LIMITS: tuple[Field, ...] = (
         default="-1",
         source=LLAMA,
         meaning="Ends the answer at the first new line after so many milliseconds; -1"
-        " for none.",
+        " or 0 for none.",
     ),
     Field(
         name="n_indent",
@@ -332,7 +332,7 @@ REFUSED: Mapping[str, Refused] = {
     "web_search_options": Refused("this server searches nothing"),
     "verbosity": Refused("say it in the messages", ("medium",)),
     "suffix": Refused("text is continued at its end only"),
-    "n_probs": Refused("/completion's; use logprobs and top_logprobs"),
+    "n_probs": Refused("/completion's; use logprobs and top_logprobs", (0,)),
     "post_sampling_probs": Refused("/completion's; logprobs are of the raw logits"),
     "adaptive_target": Refused("this sampler is not served", (-1,)),
     "adaptive_decay": Refused("this sampler is not served", (0.9,)),
@@ -379,6 +379,7 @@ REFUSED: Mapping[str, Refused] = {
     "format": Refused("use response_format"),
     "options": Refused("give the options as fields of their own"),
     "think": Refused("use chat_template_kwargs or reasoning_effort"),
+    "reasoning": Refused("use chat_template_kwargs or reasoning_effort"),
     "system": Refused("use a message of role system"),
     "instructions": Refused("use a message of role system"),
     "input": Refused("use messages or prompt"),

@@ -55,6 +55,7 @@ class GenerationHandler(ApiHandler):
 
     async def post(self) -> None:
         """Answer a request, streamed or whole."""
+        self.service.check_kind("text")
         arrival = schema.Arrival(
             request_id=new_id(self.id_prefix), arrived_s=time.monotonic()
         )

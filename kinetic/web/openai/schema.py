@@ -288,7 +288,7 @@ class _Common:
             n_logprobs=self.n_logprobs,
             echo=values.get("echo", False),
             ignore_eos=ignore_eos,
-            stop_at_newline_after_s=None if most_ms < 0 else most_ms / 1000,
+            stop_at_newline_after_s=most_ms / 1000 if most_ms > 0 else None,
             min_indent=values.get("n_indent", 0),
             slot_id=self._slot_id(),
             receipt=values.get("receipt", False),

@@ -220,6 +220,10 @@ def test_patterns_that_would_have_to_match_one_text_are_few():
         ('{"minimum": NaN}', "NaN is no number"),
         ('{"minimum": 1e999}', "must be a number"),
         ('{"minimum": ' + "9" * 5000 + "}", "not JSON"),
+        ('{"minimum": 1' + "0" * 400 + "}", '"minimum"'),
+        ('{"maximum": -1' + "0" * 400 + "}", '"maximum"'),
+        ('{"maxLength": 1' + "0" * 400 + "}", "above the limit"),
+        ('{"multipleOf": 1' + "0" * 400 + "}", '"multipleOf" must be above 0 and'),
         ("[" * 100_000, "nests deeper"),
         ('{"items":' * 900 + "{}" + "}" * 900, "nest deeper than 40"),
     ],
@@ -227,6 +231,13 @@ def test_patterns_that_would_have_to_match_one_text_are_few():
 def test_what_is_no_schema_is_refused(source, reason):
     with pytest.raises(SchemaError, match=reason):
         check_schema(source, limits=SchemaLimits())
+
+
+@pytest.mark.parametrize("digits", [308, 309, 400, 4000])
+def test_bounds_that_are_no_bounds_may_have_any_length(digits):
+    far = int("1" + "0" * digits)
+    shape = {"type": "integer", "minimum": -far, "maximum": far}
+    assert is_valid(shape, "5")
 
 
 def test_a_pointer_escapes_its_steps():

@@ -163,6 +163,12 @@ def test_answers_of_one_request_are_bounded():
     assert len(read(prompt=prompts, n=3).request.inputs) == 33
 
 
+def test_more_answers_than_the_line_ever_holds_are_refused(monkeypatch):
+    monkeypatch.setitem(globals(), "FACTS", replace(FACTS, n_at_once=9))
+    assert "at most 9 answers" in str(refused(prompt=["x"] * 10))
+    assert len(read(prompt=["x"] * 9).request.inputs) == 9
+
+
 @pytest.mark.parametrize(
     ("value", "slot"), [(-1, None), (0, 0), (3, 3), (4, 0), (7, 3)]
 )

@@ -47,6 +47,8 @@ def test_seconds_and_durations_as_go_writes_them(value, seconds):
         "1e3s",
         "٥m",
         "1" * 99,
+        10**400,
+        -(10**400),
         True,
         [],
         {},

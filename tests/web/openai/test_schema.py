@@ -142,6 +142,15 @@ def test_what_cannot_be_served_is_refused_and_named(route, fields, param):
 
 
 @BOTH
+@pytest.mark.parametrize(
+    ("most_ms", "seconds"), [(-1, None), (0, None), (1, 0.001), (2500, 2.5)]
+)
+def test_time_limits_are_in_milliseconds(route, most_ms, seconds):
+    request = route(t_max_predict_ms=most_ms).request
+    assert request.stop_at_newline_after_s == seconds
+
+
+@BOTH
 def test_stream_options_ask_for_usage(route):
     assert route(stream=True, stream_options={"include_usage": True}).include_usage
     for options in (None, {}, {"include_usage": False}, {"include_usage": None}):
