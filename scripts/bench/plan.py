@@ -22,7 +22,7 @@ _SIZES: Final = Sizes()
 # The weights change nothing about the speed of these.
 _RANDOM_LOADS: Final = ("cold", "streams", "long", "turns", "schema", "pause", "few")
 _RANDOM_SIZES: Final = Sizes(
-    answer=64, context=1500, long_answer=32, beside_answer=128, few_answers=16
+    answer=64, context=1000, long_answer=32, beside_answer=128, few_answers=16
 )
 QUICK: Final = Sizes(
     short_prompt=32,

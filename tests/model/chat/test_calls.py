@@ -347,7 +347,7 @@ def test_no_text_takes_long(name: str, monkeypatch: pytest.MonkeyPatch):
     unit = HOSTILE[name]
     text = (unit * (N_CHARS // len(unit) + 1))[:N_CHARS]
     prefixes = ("", "<tool_call>", "<|tool_call_start|>[get_weather(town='", "<think>")
-    start = time.monotonic()
+    start = time.thread_time()
     for family, prefix in zip(sorted(PING), prefixes * 2, strict=True):
         fmt = OutputFormat(
             family=family, tools=tools("ping", "get_weather"), parallel=True
@@ -357,18 +357,18 @@ def test_no_text_takes_long(name: str, monkeypatch: pytest.MonkeyPatch):
         assert n_reread < 8 * N_CHARS + (1 << 17)
         assert read(fmt, *chunked(prefix + text, 50)) == whole
         assert whole.content or whole.reasoning or whole.calls
-    assert time.monotonic() - start < LIMIT_S
+    assert time.thread_time() - start < LIMIT_S
 
 
 def test_long_answers_and_arguments_are_read_in_small_pieces():
     value = "if (a < b) { print('x', [1]); }\n" * 3_000
     fmt = OutputFormat(family="qwen3.5", tools=tools("run"), parallel=True)
     call = f"<tool_call>\n<function=run>\n<parameter=code>\n{value}\n</parameter>\n</function>"
-    start = time.monotonic()
+    start = time.thread_time()
     assert read(fmt, *chunked(value, 4)).content == value
     (made,) = read(fmt, *chunked(call, 4)).calls
     assert json.loads(made.arguments) == {"code": value}
-    assert time.monotonic() - start < LIMIT_S
+    assert time.thread_time() - start < LIMIT_S
 
 
 @pytest.mark.parametrize(
