@@ -34,8 +34,6 @@ class Running:
     drafter: Drafter | None = None
     drafted: tuple[int, ...] = ()
     """What the last feed's tokens but the first are: guessed, to be checked."""
-    has_drafted: bool = False
-    """Some pass has checked drafted tokens."""
     unfed: tuple[int, int] | None = None
     """A token that waits for drafts, and how many there may be."""
     n_drawn: int = 0

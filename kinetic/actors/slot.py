@@ -414,7 +414,6 @@ class Slot(KineticActor):
             draws = running.source.draw(rows, drafted, most=most, ends=ends)
         running.n_drawn += len(draws.drawn)
         if drafted:
-            running.has_drafted = True
             n_wrong = len(drafted) - draws.n_right
             self._sequence.cut(len(self._sequence.tokens) - n_wrong)
         if draws.is_over:
