@@ -90,7 +90,7 @@ class Cache(KineticActor):
         self._folder = folder
         self._evict()
         if self._files:
-            _log.info("%d kept states found in %s", len(self._files), folder)
+            _log.info("%d kept states found in %s", len(self._files), folder.path)
 
     def release(self) -> None:
         """Wait until what is being written is whole."""

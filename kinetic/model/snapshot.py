@@ -148,19 +148,19 @@ class StateFolder:
     """The folder of state files. Thread: one."""
 
     def __init__(self, folder: Path, identity: str) -> None:
-        self._folder = folder
+        self.path = folder
         self._identity = identity
 
     def open(self) -> None:
         """Make the folder, readable by its owner alone. Raises OSError."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def scan(self) -> Iterator[tuple[str, StateHead]]:
         """Names and heads of the usable files; bad ones and leftovers are removed.
 
         Files of other models stay: another server may share the folder.
         """
-        for path in sorted(self._folder.iterdir()):
+        for path in sorted(self.path.iterdir()):
             if path.name.endswith(_PART):
                 self._remove_leftover(path)
             if path.suffix != SUFFIX:
@@ -182,13 +182,13 @@ class StateFolder:
     def write(self, head: StateHead, state: bytes) -> str:
         """Write a state and return its name. Raises OSError."""
         name = f"{self._identity[:16]}-{uuid.uuid4().hex}{SUFFIX}"
-        write(self._folder / name, head, state)
+        write(self.path / name, head, state)
         return name
 
     def read(self, name: str) -> bytes | None:
         """A state's bytes, every one checked; None, and removed, when it is bad."""
         try:
-            return read(self._folder / name, self._identity)[1]
+            return read(self.path / name, self._identity)[1]
         except BadState as error:
             self.reject(name, str(error))
         except OSError as error:
@@ -203,4 +203,4 @@ class StateFolder:
     def remove(self, name: str) -> None:
         """Remove a file; one that is gone is no error."""
         with contextlib.suppress(OSError):
-            (self._folder / name).unlink(missing_ok=True)
+            (self.path / name).unlink(missing_ok=True)

@@ -94,7 +94,8 @@ def test_a_longer_state_is_cut_to_the_shared_part_only_where_that_is_exact(fresh
         assert resumed.usage.n_cached == (150 if fresh.name in CAN_CUT else 0)
 
 
-def test_states_survive_a_restart(fresh, tmp_path):
+def test_states_survive_a_restart(fresh, tmp_path, caplog):
+    caplog.set_level("INFO", logger="kinetic")
     prompt = story(fresh, 1)
     first = expected(fresh, prompt)
     second = [*prompt, *first.tokens[:-1], *story(fresh, 2, 20)]
@@ -107,6 +108,7 @@ def test_states_survive_a_restart(fresh, tmp_path):
         resumed = h.answer(second, sampling=SEEDED)
         assert resumed.bits == own.bits
         assert resumed.usage.n_cached > 150
+        assert f"kept states found in {tmp_path}" in caplog.text
         # Going on in the slot that was put back is exact too.
         third = [*second, *resumed.tokens[:-1], *story(fresh, 4, 20)]
         again = h.answer(third, sampling=SEEDED)
