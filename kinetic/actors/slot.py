@@ -151,11 +151,16 @@ class Slot(KineticActor):
             return
         self._running = running
         self._scope = job.scope
-        n_cached = begin.n_keep
         if begin.start is not None:
-            n_cached = len(job.prompt)
+            start, n_cached = begin.start, len(job.prompt)
+            n_prompt = len(start.tokens)
+            self._sequence.restore(start.tokens, n_prompt, start.state, job.images)
         elif begin.kept is not None:
-            n_cached = begin.kept.n_keep
+            kept, n_cached = begin.kept, begin.kept.n_keep
+            self._sequence.restore(kept.tokens, kept.n_prompt, kept.state, job.images)
+        else:
+            n_cached = begin.n_keep
+            self._feed_prompt(running, n_cached)
         tell(
             self._peers.detokenizer,
             BeginText(
@@ -168,15 +173,6 @@ class Slot(KineticActor):
                 tells_spoken=running.lead is not None,
             ),
         )
-        if begin.start is not None:
-            start = begin.start
-            n_prompt = len(start.tokens)
-            self._sequence.restore(start.tokens, n_prompt, start.state, job.images)
-        elif begin.kept is not None:
-            kept = begin.kept
-            self._sequence.restore(kept.tokens, kept.n_prompt, kept.state, job.images)
-        else:
-            self._feed_prompt(running, begin.n_keep)
         running.drafter = self._drafter(running)
 
     def _generation(self, begin: Begin) -> Running:

@@ -266,26 +266,26 @@ class Process:
 
     def memory_mib(self) -> float:
         """Resident memory now; 0 where it does not run or the system does not tell."""
-        if self._popen is None:
-            return 0.0
-        try:
-            text = Path(f"/proc/{self._popen.pid}/status").read_text("ascii")
-        except OSError:
-            return 0.0
-        found = re.search(r"VmRSS:\s+(\d+)", text)
+        found = re.search(r"VmRSS:\s+(\d+)", self._told("status"))
         return int(found[1]) / 1024 if found else 0.0
 
     def cpu_s(self) -> float:
         """Processor time so far; 0 where it does not run or nobody tells."""
-        if self._popen is None:
-            return 0.0
-        try:
-            text = Path(f"/proc/{self._popen.pid}/stat").read_text("ascii")
-        except OSError:
+        text = self._told("stat")
+        if not text:
             return 0.0
         # Behind the name, which may hold anything: user and system time in ticks.
         user, system = text.rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    def _told(self, name: str) -> str:
+        """What the system tells of the process in a file; "" if nothing."""
+        if self._popen is None:
+            return ""
+        try:
+            return Path(f"/proc/{self._popen.pid}/{name}").read_text("ascii")
+        except OSError:
+            return ""
 
 
 def free_port() -> int:

@@ -31,19 +31,10 @@ from kinetic.actors.messages import (
 )
 from kinetic.errors import InternalError
 from kinetic.types import Finish, SamplingParams
+from tests.support.refs import Ref
 
 END = 0
 ROW = np.log(np.arange(1, 129, dtype=np.float32))
-
-
-class Ref:
-    """An actor's reference that keeps what it is told."""
-
-    def __init__(self):
-        self.told = []
-
-    def tell(self, message):
-        self.told.append(message)
 
 
 class Letters:
@@ -122,10 +113,6 @@ def free(world):
     world.actor.hear(SlotFreed(slot_id=1))
 
 
-def told(ref, kind):
-    return [message for message in ref.told if isinstance(message, kind)]
-
-
 def test_an_answer_begins_with_its_slot_and_ends_when_the_slot_is_free(world):
     begin(world, n_cached=2)
     drew(world, "H")
@@ -133,7 +120,7 @@ def test_an_answer_begins_with_its_slot_and_ends_when_the_slot_is_free(world):
     drew(world, "$")
     assert world.sink.text == "Hi"
     assert not isinstance(world.sink.events[-1], Finished)
-    assert told(world.slot, TextEnded) == [TextEnded(generation=7, n_generated=3)]
+    assert world.slot.of(TextEnded) == [TextEnded(generation=7, n_generated=3)]
     free(world)
     first, last = world.sink.events[0], world.sink.events[-1]
     assert first == Started(index=3, slot_id=1, n_prompt=4, n_cached=2)
@@ -160,7 +147,7 @@ def test_nothing_drawn_behind_a_stop_string_is_told_or_counted(world):
     usage = last.usage
     assert (usage.n_generated, usage.n_drafts) == (5, 1)
     assert (usage.n_drafted, usage.n_accepted) == (5, 2)
-    assert told(world.slot, TextEnded) == [TextEnded(generation=7, n_generated=5)]
+    assert world.slot.of(TextEnded) == [TextEnded(generation=7, n_generated=5)]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +173,7 @@ def test_an_error_comes_behind_the_text_in_front_of_it(world):
     assert world.sink.text == "ab"
     free(world)
     assert world.sink.events[-1] == Failed(index=3, error=error)
-    (ended,) = told(world.peers.metrics, GenerationEnded)
+    (ended,) = world.peers.metrics.of(GenerationEnded)
     assert (ended.outcome, ended.usage.n_generated) == ("failed", 2)
 
 
@@ -200,9 +187,7 @@ def test_what_the_slot_cuts_short_ends_once_and_says_no_more(world):
     assert world.sink.text == "a"
     ends = [e for e in world.sink.events if isinstance(e, Finished | Failed)]
     assert ends == [Failed(index=3, error=error)]
-    assert [e.outcome for e in told(world.peers.metrics, GenerationEnded)] == [
-        "cancelled"
-    ]
+    assert [e.outcome for e in world.peers.metrics.of(GenerationEnded)] == ["cancelled"]
 
 
 def test_an_answer_that_has_ended_is_not_cut_short_any_more(world):
@@ -213,7 +198,7 @@ def test_an_answer_that_has_ended_is_not_cut_short_any_more(world):
     free(world)
     ends = [e for e in world.sink.events if isinstance(e, Finished | Failed)]
     assert [end.finish.reason for end in ends] == ["eos"]
-    assert len(told(world.peers.metrics, GenerationEnded)) == 1
+    assert len(world.peers.metrics.of(GenerationEnded)) == 1
 
 
 def test_a_prefill_that_yields_is_finished_by_its_limit(world):
@@ -222,7 +207,7 @@ def test_a_prefill_that_yields_is_finished_by_its_limit(world):
     world.actor.hear(EndText(slot_id=1, outcome="limit"))
     free(world)
     assert world.sink.events[-1].finish == Finish(reason="limit")
-    (ended,) = told(world.peers.metrics, GenerationEnded)
+    (ended,) = world.peers.metrics.of(GenerationEnded)
     assert ended.n_prompt_done == 2
 
 
@@ -239,7 +224,7 @@ def test_the_slot_hears_how_far_the_text_is_where_rows_wait_for_it(world):
     begin(world, n_logprobs=1, tells_spoken=True)
     drew(world, "ab", row=ROW)
     drew(world, "c", row=ROW)
-    assert [s.n_tokens for s in told(world.slot, Spoken)] == [2, 3]
+    assert [s.n_tokens for s in world.slot.of(Spoken)] == [2, 3]
     entries = [
         entry
         for event in world.sink.events
@@ -260,7 +245,7 @@ def test_metrics_hear_of_the_first_token_and_of_every_sixteenth(world):
     begin(world)
     for _ in range(40):
         drew(world, "x")
-    moved = told(world.peers.metrics, GenerationMoved)
+    moved = world.peers.metrics.of(GenerationMoved)
     assert [message.n_generated for message in moved] == [1, 17, 33]
 
 
@@ -270,7 +255,7 @@ def test_a_receipt_tells_the_end_in_place_of_the_detokenizer(world):
     drew(world, "hi$")
     free(world)
     assert not isinstance(world.sink.events[-1], Finished)
-    (record,) = told(world.peers.receipt, Record)
+    (record,) = world.peers.receipt.of(Record)
     assert record.job is job
     assert record.tokens == (ord("h"), ord("i"), END)
     assert "".join(piece.text for piece in record.pieces) == "hi"

@@ -35,26 +35,11 @@ from kinetic.actors.messages import (
 from kinetic.actors.slot import Slot, SlotOptions
 from kinetic.errors import InternalError
 from kinetic.types import SamplingParams
+from tests.support.refs import Ref
 
 END = 0
 N_VOCAB = 8
 PROMPT = (1, 2, 3)
-
-
-class Ref:
-    """An actor's reference that keeps what it is told."""
-
-    def __init__(self):
-        self.told = []
-
-    def tell(self, message):
-        self.told.append(message)
-
-    def is_alive(self):
-        return True
-
-    def of(self, kind):
-        return [message for message in self.told if isinstance(message, kind)]
 
 
 class World:
