@@ -119,7 +119,7 @@ class Cache(KineticActor):
             self._publish(n_misses=self._seen.n_misses + 1)
         else:
             self._publish(n_hits=self._seen.n_hits + 1)
-        matched = m.Matched(slot_id=message.slot_id, kept=found)
+        matched = m.Matched(generation=message.generation, kept=found)
         tell(self._peers.scheduler, matched)
 
     def _best(self, message: m.Match) -> m.KeptState | None:

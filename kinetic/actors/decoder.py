@@ -186,16 +186,13 @@ class Decoder(KineticActor):
         self._n_past[restore.slot_id] = restore.n_tokens if fits else 0
         if not fits:
             _log.warning("a kept state does not fit this engine, it is not used")
-        tell(self._peers.slots[restore.slot_id], Restored(fits=fits))
+        restored = Restored(serial=restore.serial, fits=fits)
+        tell(self._peers.slots[restore.slot_id], restored)
 
     def _snapshot(self, message: TakeSnapshot) -> None:
-        slot_id = message.slot_id
-        taken = SnapshotTaken(
-            purpose=message.purpose,
-            state=self._engine.snapshot(slot_id),
-            n_past=self._n_past[slot_id],
-        )
-        tell(self._peers.slots[slot_id], taken)
+        state = self._engine.snapshot(message.slot_id)
+        taken = SnapshotTaken(serial=message.serial, state=state)
+        tell(self._peers.slots[message.slot_id], taken)
 
     def _propose(self, message: Propose) -> None:
         """Let the draft model guess: here, so that no two models run at once."""
@@ -212,7 +209,8 @@ class Decoder(KineticActor):
             except InternalError as error:
                 _log.warning("the draft model failed, it is not asked again: %s", error)
                 self._guesser_failed = True
-        tell(self._peers.slots[message.slot_id], Proposed(guess=guess))
+        proposed = Proposed(serial=message.serial, guess=guess)
+        tell(self._peers.slots[message.slot_id], proposed)
 
     def _withdraw(self, message: Withdraw) -> None:
         slot_id = message.slot_id

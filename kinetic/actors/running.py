@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ class Running:
 
     job: Job
     generation: int
-    """Counts the slot's generations."""
     n_ctx: int
     """Positions of the slot's sequence."""
     source: TokenSource
@@ -26,6 +25,8 @@ class Running:
     start: PromptState | None
     """The prompt as another one has run it, until it is put back; or as it is run here,
     until its state is copied for others."""
+    copy_serial: int = field(default=0, init=False)
+    """Of the question that has its state copied; 0: none is open."""
     kept: KeptState | None
     """What is being put back."""
     lead: int | None

@@ -52,6 +52,9 @@ LEAST_GAIN = 32
 LEAST_KEPT = 64
 """Tokens that would be lost from which on a slot's state is kept first."""
 
+LATEST_ANSWER_S = 10.0
+"""How long a job waits for the Cache, measured from tick to tick."""
+
 
 @dataclass(slots=True)
 class _Group:
@@ -63,9 +66,18 @@ class _Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Serving:
+    """What a slot is for now."""
+
+    job: Job
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Beginning:
     """A job that has its slot and waits for the Cache's answer."""
 
+    generation: int
     waiter: Waiter
     slot: IdleSlot
     n_keep: int
@@ -97,9 +109,12 @@ class Scheduler(KineticActor):
         self._line = WaitingLine(line_limit)
         self._vectors = VectorDesk(line_limit, peers)
         self._idle: dict[int, IdleSlot] = {}
-        self._serving: dict[int, Job] = {}
+        self._serving: dict[int, _Serving] = {}  # by slot
         self._groups: dict[str, _Group] = {}
-        self._matching: dict[int, _Beginning] = {}  # by slot
+        self._n_generations = 0
+        self._matching: dict[int, _Beginning] = {}  # by generation
+        self._late_at_s: dict[int, float] = {}  # when a tick first saw one wait
+        self._cache_is_late = False
         self._yielding: set[int] = set()  # slots whose prefill was told to end
         self._idle_at_s: dict[int, float] = {}  # when KeepIdle first saw a slot idle
         self._clock = 0  # counts slots becoming idle
@@ -170,10 +185,10 @@ class Scheduler(KineticActor):
         for waiter in self._line.remove(cancel.request_id):
             self._drop(waiter, cancel.error, "cancelled")
             self._leave_group(waiter.job)
-        for slot_id, job in list(self._serving.items()):
-            if job.request_id != cancel.request_id:
+        for slot_id, serving in list(self._serving.items()):
+            if serving.job.request_id != cancel.request_id:
                 continue
-            beginning = self._matching.pop(slot_id, None)
+            beginning = self._matching.pop(serving.generation, None)
             if beginning is not None:
                 self._drop(beginning.waiter, cancel.error, "cancelled")
                 self._give_back(beginning)
@@ -183,19 +198,16 @@ class Scheduler(KineticActor):
 
     def _prompt_done(self, message: PromptDone) -> None:
         group = self._groups.get(message.group)
-        if group is not None:
+        if group is not None and group.leader == message.slot_id:
             group.start = message.start
             group.leader = None
             self._serve()
 
     def _slot_idle(self, message: SlotIdle) -> None:
-        job = self._serving.pop(message.slot_id, None)
-        if job is not None:
-            self._leave_group(job)
-        for group in self._groups.values():
-            # A leader that ended before its prompt stood leads no more.
-            if group.leader == message.slot_id:
-                group.leader = None
+        serving = self._serving.get(message.slot_id)
+        if serving is None or serving.generation != message.generation:
+            return
+        self._end_serving(message.slot_id)
         self._yielding.discard(message.slot_id)
         self._idle_at_s.pop(message.slot_id, None)
         self._clock += 1
@@ -214,6 +226,14 @@ class Scheduler(KineticActor):
         for waiter in self._line.clear():
             self._drop(waiter, ShuttingDown("the server is stopping"), "stopping")
         self._publish()
+
+    def _end_serving(self, slot_id: int) -> None:
+        """A slot's job is over, or was never begun."""
+        self._leave_group(self._serving.pop(slot_id).job)
+        for group in self._groups.values():
+            # A leader that ended before its prompt stood leads no more.
+            if group.leader == slot_id:
+                group.leader = None
 
     def _leave_group(self, job: Job) -> None:
         group = self._groups.get(job.group or "")
@@ -249,7 +269,9 @@ class Scheduler(KineticActor):
         start = None if group is None else group.start
         slot, n_shared = self._choose(job)
         del self._idle[slot.slot_id]
-        self._serving[slot.slot_id] = job
+        self._n_generations += 1
+        generation = self._n_generations
+        self._serving[slot.slot_id] = _Serving(job=job, generation=generation)
         n_keep = 0
         if start is None and not job.prompt_logprobs:
             held = Held(
@@ -269,13 +291,15 @@ class Scheduler(KineticActor):
         )
         if group is not None and shares:
             group.leader = slot.slot_id
-        beginning = _Beginning(waiter=waiter, slot=slot, n_keep=n_keep, share=shares)
+        beginning = _Beginning(
+            generation=generation, waiter=waiter, slot=slot, n_keep=n_keep, share=shares
+        )
         gain = len(job.prompt) - 1 - n_keep
         asks = start is None and not job.prompt_logprobs and gain >= LEAST_GAIN
-        if asks and self._peers.cache is not None:
-            self._matching[slot.slot_id] = beginning
+        if asks and self._peers.cache is not None and not self._cache_is_late:
+            self._matching[generation] = beginning
             match = Match(
-                slot_id=slot.slot_id,
+                generation=generation,
                 scope=job.scope,
                 prompt=np.array(job.prompt, np.int32),
                 n_have=n_keep,
@@ -286,7 +310,8 @@ class Scheduler(KineticActor):
             self._tell_begin(beginning, start=start)
 
     def _matched(self, message: Matched) -> None:
-        beginning = self._matching.pop(message.slot_id, None)
+        self._cache_is_late = False
+        beginning = self._matching.pop(message.generation, None)
         if beginning is not None:
             self._tell_begin(beginning, kept=message.kept)
 
@@ -301,6 +326,7 @@ class Scheduler(KineticActor):
         replaced = start is not None or kept is not None
         n_lost = len(slot.tokens) - (0 if replaced else beginning.n_keep)
         begin = Begin(
+            generation=beginning.generation,
             job=beginning.waiter.job,
             sink=beginning.waiter.sink,
             n_keep=beginning.n_keep,
@@ -315,13 +341,22 @@ class Scheduler(KineticActor):
 
     def _give_back(self, beginning: _Beginning) -> None:
         """A job ended before its slot began it: the slot is idle as it was."""
-        slot = beginning.slot
-        job = self._serving.pop(slot.slot_id)
-        self._leave_group(job)
-        for group in self._groups.values():
-            if group.leader == slot.slot_id:
-                group.leader = None
-        self._idle[slot.slot_id] = slot
+        slot_id = beginning.slot.slot_id
+        self._end_serving(slot_id)
+        self._idle[slot_id] = beginning.slot
+
+    def _begin_late(self, message: KeepIdle) -> None:
+        """Begin what the Cache leaves without an answer: a disk may stand still.
+
+        Until it answers anything, it is not asked again.
+        """
+        late = self._late_at_s
+        self._late_at_s = {g: late.get(g, message.now_s) for g in self._matching}
+        for generation, since in self._late_at_s.items():
+            if message.now_s - since >= LATEST_ANSWER_S:
+                _log.warning("the cache does not answer: a prompt is run without it")
+                self._cache_is_late = True
+                self._tell_begin(self._matching.pop(generation))
 
     # --- Prefills -------------------------------------------------------------------
 
@@ -329,21 +364,22 @@ class Scheduler(KineticActor):
         """Somebody new has come: prefills end where they are."""
         for waiter in self._line.remove_all(lambda job: job.is_prefill):
             _end_unstarted(waiter)
-        for slot_id, job in list(self._serving.items()):
-            if not job.is_prefill or slot_id in self._yielding:
+        for slot_id, serving in list(self._serving.items()):
+            if not serving.job.is_prefill or slot_id in self._yielding:
                 continue
-            beginning = self._matching.pop(slot_id, None)
+            beginning = self._matching.pop(serving.generation, None)
             if beginning is not None:
                 _end_unstarted(beginning.waiter)
                 self._give_back(beginning)
             else:
                 self._yielding.add(slot_id)
-                tell(self._peers.slots[slot_id], Yield())
+                tell(self._peers.slots[slot_id], Yield(generation=serving.generation))
 
     # --- Keeping --------------------------------------------------------------------
 
     def _keep_idle(self, message: KeepIdle) -> None:
         """Keep idle slots' states while nothing runs, so that a restart finds them."""
+        self._begin_late(message)
         if self._peers.cache is None or self._serving:
             return
         for slot_id, slot in list(self._idle.items()):

@@ -44,8 +44,9 @@ class Sequence:
         self.n_prompt = 0
         """How many of the tokens were fed as a prompt; the rest were generated."""
         self.serial = 0
+        """Of the newest question: whatever answers an earlier one comes too late."""
         self.is_owed = False
-        """The Decoder has something of ours to answer, but for questions."""
+        """Something is fed, or put back, and not answered yet."""
         self.is_restored = False
         """The memory was put back from a state and not emptied since."""
 
@@ -78,11 +79,10 @@ class Sequence:
     def _feed(
         self, tokens: Tokens[int], first: int, n_logits: int, *, is_step: bool
     ) -> None:
-        self.serial += 1
         self.is_owed = True
         feed = Feed(
             slot_id=self._slot_id,
-            serial=self.serial,
+            serial=self._next(),
             first=first,
             position=position_of(self.images, first),
             tokens=frozen(tokens),
@@ -120,33 +120,40 @@ class Sequence:
         self.n_prompt = n_prompt
         self.is_owed = True
         self.is_restored = True
-        restore = Restore(slot_id=self._slot_id, state=state, n_tokens=len(self.tokens))
+        restore = Restore(
+            slot_id=self._slot_id,
+            serial=self._next(),
+            state=state,
+            n_tokens=len(self.tokens),
+        )
         tell(self._decoder, restore)
 
-    def take_snapshot(self, purpose: str) -> None:
-        """Have the memory copied as it is now; answered by SnapshotTaken."""
-        tell(self._decoder, TakeSnapshot(slot_id=self._slot_id, purpose=purpose))
+    def take_snapshot(self) -> int:
+        """Have the memory copied as it is now; the serial of SnapshotTaken."""
+        serial = self._next()
+        tell(self._decoder, TakeSnapshot(slot_id=self._slot_id, serial=serial))
+        return serial
 
     def ask(self, ask: Ask) -> None:
         """Have the draft model guess; answered by Proposed."""
-        tell(self._decoder, Propose(slot_id=self._slot_id, ask=ask))
+        propose = Propose(slot_id=self._slot_id, serial=self._next(), ask=ask)
+        tell(self._decoder, propose)
 
     def withdraw(self) -> None:
-        """Take back what is fed and not run; answered by Withdrawn."""
-        # A serial of its own, so that a late answer is not taken for another's.
+        """Take back whatever was asked and not answered; answered by Withdrawn."""
+        tell(self._decoder, Withdraw(slot_id=self._slot_id, serial=self._next()))
+
+    def _next(self) -> int:
         self.serial += 1
-        tell(self._decoder, Withdraw(slot_id=self._slot_id, serial=self.serial))
+        return self.serial
 
     def settle(self, n_past: int) -> None:
         """The memory holds `n_past` tokens and nothing is owed."""
         del self.tokens[n_past:]
         self.n_prompt = min(self.n_prompt, n_past)
         self.is_owed = False
-
-    def lose(self) -> None:
-        """The memory is empty."""
-        self.settle(0)
-        self.is_restored = False
+        if n_past == 0:
+            self.is_restored = False
 
     def held(self) -> npt.NDArray[np.int32]:
         """The tokens as a read-only array."""

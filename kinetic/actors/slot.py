@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
@@ -40,6 +40,7 @@ from kinetic.actors.messages import (
     Withdrawn,
     Yield,
 )
+from kinetic.actors.prefix import shared_length
 from kinetic.actors.running import Running
 from kinetic.actors.sequence import Sequence, frozen
 from kinetic.errors import KineticError
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from kinetic.actors.system import Peers
     from kinetic.model.ffi import Model
     from kinetic.model.vocab import Vocab
+
+_log = logging.getLogger(__name__)
 
 _MOST_UNSPOKEN = 32
 """Tokens with their rows that may wait to become text: rows are large."""
@@ -96,9 +99,8 @@ class Slot(KineticActor):
         self._peers = peers
         self._sequence = Sequence(slot_id, peers.decoder)
         self._scope: tuple[str, ...] = ()  # what the held tokens stand beside
-        self._displaced: deque[Keep] = deque()  # without their states yet
+        self._displaced: dict[int, Keep] = {}  # without their states yet, by serial
         self._running: Running | None = None
-        self._n_generations = 0
         self._closing = False  # the generation is over, Withdrawn has not come yet
 
     def release(self) -> None:
@@ -114,7 +116,7 @@ class Slot(KineticActor):
             case KeepHeld():
                 self._keep_held()
             case Yield():
-                self._yield()
+                self._yield(message)
             case Cancel():
                 self._cancel(message)
             case Logits():
@@ -142,11 +144,11 @@ class Slot(KineticActor):
         if begin.keep:
             self._keep_held()
         began_s = time.monotonic()
-        job = begin.job
+        begin, job = self._trusted(begin), begin.job
         try:
             running = self._generation(begin)
         except KineticError as error:
-            self._tell_idle()
+            self._tell_idle(begin.generation)
             begin.sink.put(Failed(index=job.index, error=error))
             return
         self._running = running
@@ -175,6 +177,29 @@ class Slot(KineticActor):
         )
         running.drafter = self._drafter(running)
 
+    def _trusted(self, begin: Begin) -> Begin:
+        """Without what does not belong to the job's own prompt: that would be a bug.
+
+        It would be another conversation's memory, so nobody's word is taken for it.
+        """
+        prompt = frozen(begin.job.prompt)
+        start, kept = begin.start, begin.kept
+        if start is not None:
+            belongs = np.array_equal(start.tokens, prompt)
+        elif kept is not None:
+            belongs = kept.n_keep <= shared_length(prompt, kept.tokens)
+        else:
+            belongs = begin.n_keep == 0 or begin.n_keep <= shared_length(
+                prompt, self._sequence.held()
+            )
+        if belongs:
+            return begin
+        _log.error(
+            "slot %d was to build on another prompt's memory: it runs the whole prompt",
+            self._slot_id,
+        )
+        return replace(begin, start=None, kept=None, n_keep=0)
+
     def _generation(self, begin: Begin) -> Running:
         """Set up what the job needs; raises KineticError where it cannot be."""
         job = begin.job
@@ -187,10 +212,9 @@ class Slot(KineticActor):
             banned=tuple(self._vocab.ends) if job.ignore_eos else (),
         )
         tells_any = job.n_logprobs is not None
-        self._n_generations += 1
         return Running(
             job=job,
-            generation=self._n_generations,
+            generation=begin.generation,
             n_ctx=self._n_ctx,
             source=TokenSource(
                 sampler,
@@ -228,11 +252,9 @@ class Slot(KineticActor):
 
     def _restored(self, message: Restored) -> None:
         running = self._running
-        self._sequence.is_owed = False
-        if not message.fits:
-            self._sequence.lose()
-        if running is None or self._closing:
+        if running is None or self._closing or message.serial != self._sequence.serial:
             return
+        self._sequence.settle(len(self._sequence.tokens) if message.fits else 0)
         start, kept = running.start, running.kept
         running.start = running.kept = None
         if not message.fits:
@@ -249,9 +271,11 @@ class Slot(KineticActor):
             job.prompt, n_keep, all_rows=job.prompt_logprobs, images=job.images
         )
 
-    def _yield(self) -> None:
+    def _yield(self, message: Yield) -> None:
         running = self._running
-        if running is not None and running.job.is_prefill and not self._closing:
+        if running is None or self._closing:
+            return
+        if running.generation == message.generation:
             self._cut_short("limit")
 
     def _cancel(self, cancel: Cancel) -> None:
@@ -264,9 +288,9 @@ class Slot(KineticActor):
 
     def _feed_failed(self, message: FeedFailed) -> None:
         running = self._running
-        self._sequence.lose()
         if running is None or self._closing or message.serial != self._sequence.serial:
             return
+        self._sequence.settle(0)
         self._cut_short("failed", message.error)
 
     def _cut_short(self, outcome: str, error: KineticError | None = None) -> None:
@@ -307,18 +331,19 @@ class Slot(KineticActor):
             self._sequence.cut(len(running.job.prompt) + running.n_drawn)
         self._running = None
         self._closing = False
-        self._tell_idle()
         if running is not None:
-            # Behind SlotIdle, so that whoever goes on with this conversation at once
+            self._tell_idle(running.generation)
+            # After SlotIdle, so that whoever goes on with this conversation at once
             # finds the slot that holds it.
             tell(self._peers.detokenizer, SlotFreed(slot_id=self._slot_id))
 
-    def _tell_idle(self) -> None:
+    def _tell_idle(self, generation: int) -> None:
         sequence = self._sequence
         tell(
             self._peers.scheduler,
             SlotIdle(
                 slot_id=self._slot_id,
+                generation=generation,
                 tokens=sequence.held(),
                 n_prompt=sequence.n_prompt,
                 can_cut=self._rules.can_cut or not sequence.is_restored,
@@ -341,23 +366,21 @@ class Slot(KineticActor):
             n_prompt=sequence.n_prompt,
             state=b"",
         )
-        self._displaced.append(keep)
-        sequence.take_snapshot("keep")
+        self._displaced[sequence.take_snapshot()] = keep
 
     def _snapshot_taken(self, message: SnapshotTaken) -> None:
-        if message.purpose == "keep":
-            keep = self._displaced.popleft()
+        keep = self._displaced.pop(message.serial, None)
+        if keep is not None:
             if self._peers.cache is not None:
                 tell(self._peers.cache, replace(keep, state=message.state))
             return
         running = self._running
-        if running is None or running.start is None or running.job.group is None:
+        if running is None or running.copy_serial != message.serial:
             return
-        if running.start.state:
-            # That is what this answer began with: the copy was for an earlier one.
+        if running.start is None or running.job.group is None:
             return
         start = replace(running.start, state=message.state)
-        running.start = None
+        running.start, running.copy_serial = None, 0
         tell(
             self._peers.scheduler,
             PromptDone(slot_id=self._slot_id, group=running.job.group, start=start),
@@ -394,7 +417,7 @@ class Slot(KineticActor):
             prompt = frozen(job.prompt)
             logits = _own(message.rows[-1])
             running.start = PromptState(state=b"", tokens=prompt, logits=logits)
-            self._sequence.take_snapshot("share")
+            running.copy_serial = self._sequence.take_snapshot()
 
     def _advance(self, running: Running, rows: npt.NDArray[np.float32]) -> None:
         """Draw the next tokens, feed the last, and hand them on to become text.
@@ -439,7 +462,7 @@ class Slot(KineticActor):
         if running is None or self._closing:
             return
         if running.generation == message.generation:
-            running.n_spoken = message.n_tokens
+            running.n_spoken = max(running.n_spoken, message.n_tokens)
             tokens, running.unspoken = running.unspoken, ()
             if tokens:
                 self._go_on(running, tokens)
@@ -463,10 +486,9 @@ class Slot(KineticActor):
 
     def _proposed(self, message: Proposed) -> None:
         running = self._running
-        if running is None or self._closing or running.unfed is None:
-            # The answer that asked is over. A later one asks behind a pass of its own,
-            # before which the Decoder has answered this.
+        if running is None or self._closing or message.serial != self._sequence.serial:
             return
+        assert running.unfed is not None  # noqa: S101 - what was asked waits for this
         token, most = running.unfed
         running.unfed = None
         if running.drafter is not None:

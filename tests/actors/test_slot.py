@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,12 +12,16 @@ from kinetic.actors.drafting import Passes
 from kinetic.actors.kept import StateRules
 from kinetic.actors.messages import (
     Begin,
+    BeginText,
     Cancel,
     Cut,
     Drew,
     EndText,
     Feed,
+    FeedFailed,
     Job,
+    Keep,
+    KeepHeld,
     KeptState,
     Logits,
     PromptDone,
@@ -31,6 +36,7 @@ from kinetic.actors.messages import (
     TextEnded,
     Withdraw,
     Withdrawn,
+    Yield,
 )
 from kinetic.actors.slot import Slot, SlotOptions
 from kinetic.errors import InternalError
@@ -40,6 +46,7 @@ from tests.support.refs import Ref
 END = 0
 N_VOCAB = 8
 PROMPT = (1, 2, 3)
+GREEDY = SamplingParams(temperature=0)
 
 
 class World:
@@ -63,16 +70,26 @@ class World:
         vocab = SimpleNamespace(ends=frozenset({END}), n_tokens=N_VOCAB)
         self.slot = Slot(0, model, vocab, options, peers)
         self.n_past = 0
+        self.generation = 0
 
     def begin(self, name="r", *, n_keep=0, begin=None, **named):
         job = Job(
             request_id=name,
             index=0,
             prompt=PROMPT,
-            sampling=SamplingParams(temperature=0),
+            sampling=GREEDY,
             **named,
         )
-        self.slot.hear(Begin(job=job, sink=None, n_keep=n_keep, **(begin or {})))
+        self.generation += 1
+        self.slot.hear(
+            Begin(
+                generation=self.generation,
+                job=job,
+                sink=None,
+                n_keep=n_keep,
+                **(begin or {}),
+            )
+        )
 
     def logits(self, *tokens):
         """The rows that the newest feed asked for: each makes its token likeliest."""
@@ -91,6 +108,9 @@ class World:
                 passes=Passes(),
             )
         )
+
+    def restored(self, restore, *, fits=True):
+        self.slot.hear(Restored(serial=restore.serial, fits=fits))
 
     def withdrawn(self, withdraw, n_past):
         self.slot.hear(Withdrawn(serial=withdraw.serial, n_past=n_past))
@@ -131,7 +151,8 @@ def test_a_late_answer_to_a_withdrawal_ends_nothing_that_began_since():
     for withdraw in late:
         world.withdrawn(withdraw, 3)
     assert len(world.scheduler.of(SlotIdle)) == 1, "the state is not in place yet"
-    world.slot.hear(Restored(fits=True))
+    world.restored(world.decoder.of(Restore)[-1])
+    assert len(world.scheduler.of(SlotIdle)) == 1
     world.withdrawn(world.decoder.of(Withdraw)[-1], 3)
     assert len(world.scheduler.of(SlotIdle)) == 2
     assert len(world.text.of(EndText)) == 1
@@ -141,15 +162,15 @@ def test_a_late_copy_of_a_prompt_is_not_told_for_another_group():
     world = World()
     world.begin("first", group="a", begin={"share": True})
     world.logits(END)
-    assert [take.purpose for take in world.decoder.of(TakeSnapshot)] == ["share"]
+    (take,) = world.decoder.of(TakeSnapshot)
     world.slot.hear(cancel("first"))
     row = np.zeros(N_VOCAB, np.float32)
     start = PromptState(state=b"b's", tokens=np.array(PROMPT, np.int32), logits=row)
     world.begin("second", group="b", begin={"start": start})
-    world.slot.hear(SnapshotTaken(purpose="share", state=b"a's", n_past=3))
+    world.slot.hear(SnapshotTaken(serial=take.serial, state=b"a's"))
     assert world.scheduler.of(PromptDone) == []
     n_drawn = len(world.text.of(Drew))
-    world.slot.hear(Restored(fits=True))
+    world.restored(world.decoder.of(Restore)[-1])
     assert len(world.text.of(Drew)) == n_drawn + 1, "the second answer goes on"
 
 
@@ -204,3 +225,178 @@ def test_words_of_an_earlier_answer_change_nothing():
     world.logits(END)
     world.text_ends(2, generation=2)
     assert len(world.scheduler.of(SlotIdle)) == 2
+
+
+# --- Answers that come late, twice, or never ----------------------------------------
+
+
+OTHER = (5, 6, 7, 8)
+
+
+def kept_state(tokens=PROMPT, n_keep=2):
+    return KeptState(
+        state=b"state",
+        tokens=np.array(tokens, np.int32),
+        n_prompt=len(tokens),
+        n_keep=n_keep,
+    )
+
+
+def ended(world, name="first", n_past=0, **begin):
+    """An answer that was cancelled before the Decoder answered anything."""
+    world.begin(name, **begin)
+    world.slot.hear(cancel(name))
+    world.withdrawn(world.decoder.of(Withdraw)[-1], n_past)
+    assert len(world.scheduler.of(SlotIdle)) == world.generation
+
+
+def what_was_told(world):
+    """Everything that a late answer could have led to."""
+    refs = (world.decoder, world.text, world.scheduler)
+    return [list(ref.told) for ref in refs]
+
+
+def test_a_state_put_back_late_is_not_the_next_answers():
+    world = World()
+    ended(world, begin={"kept": kept_state()})
+    (late,) = world.decoder.of(Restore)
+    world.begin("second", begin={"kept": kept_state()})
+    before = what_was_told(world)
+    world.restored(late)
+    world.restored(late, fits=False)
+    assert what_was_told(world) == before
+    world.restored(world.decoder.of(Restore)[-1])
+    (feed,) = world.decoder.of(Feed)
+    assert (feed.first, feed.tokens.tolist()) == (2, [3])
+    before = what_was_told(world)
+    world.restored(world.decoder.of(Restore)[-1], fits=False)
+    assert what_was_told(world) == before, "once is enough"
+
+
+def test_a_state_that_is_never_put_back_ends_with_its_request():
+    world = World()
+    world.begin("first", begin={"kept": kept_state()})
+    world.slot.hear(cancel("first"))
+    assert world.scheduler.told == []
+    world.withdrawn(world.decoder.of(Withdraw)[-1], 0)
+    (idle,) = world.scheduler.of(SlotIdle)
+    assert idle.tokens.tolist() == []
+    assert world.text.of(SlotFreed)
+
+
+def test_a_feed_that_failed_late_does_not_empty_the_next_answers_memory():
+    world = World()
+    ended(world)
+    (late,) = world.decoder.of(Feed)
+    failed = FeedFailed(serial=late.serial, error=InternalError("boom"))
+    world.begin("second")
+    world.logits(4)
+    before = what_was_told(world)
+    world.slot.hear(failed)
+    assert what_was_told(world) == before
+    world.logits(5)
+    assert [feed.first for feed in world.decoder.of(Feed)] == [0, 0, 3, 4]
+
+
+def test_rows_that_come_late_or_twice_draw_nothing():
+    world = World()
+    ended(world)
+    late = world.decoder.of(Feed)[0]
+    world.begin("second")
+    rows = Logits(
+        serial=late.serial,
+        rows=np.zeros((1, N_VOCAB), np.float32),
+        n_past=3,
+        is_last=True,
+        passes=Passes(),
+    )
+    before = what_was_told(world)
+    world.slot.hear(rows)
+    assert what_was_told(world) == before
+    world.logits(4)
+    n_drawn = len(world.text.of(Drew))
+    world.slot.hear(replace(rows, serial=world.decoder.of(Feed)[-2].serial))
+    assert len(world.text.of(Drew)) == n_drawn
+
+
+def test_copies_are_known_by_their_questions_in_any_order():
+    cache = Ref()
+    world = World()
+    world.slot._peers.cache = cache  # type: ignore[assignment]
+    for token in (4, 5):
+        world.begin(f"r{token}")
+        world.logits(token)
+        world.logits(END)
+        world.text_ends(2, generation=world.generation)
+        world.slot.hear(KeepHeld())
+    first, second = world.decoder.of(TakeSnapshot)
+    for take, state in ((second, b"second"), (first, b"first"), (second, b"again")):
+        world.slot.hear(SnapshotTaken(serial=take.serial, state=state))
+    told = [(keep.tokens.tolist(), keep.state) for keep in cache.of(Keep)]
+    assert told == [([1, 2, 3, 5], b"second"), ([1, 2, 3, 4], b"first")]
+
+
+def test_a_copy_of_a_prompt_is_told_once_and_only_for_its_own_answer():
+    world = World()
+    world.begin("first", group="a", begin={"share": True})
+    world.logits(4)
+    (take,) = world.decoder.of(TakeSnapshot)
+    world.slot.hear(SnapshotTaken(serial=take.serial, state=b"a's"))
+    world.slot.hear(SnapshotTaken(serial=take.serial, state=b"again"))
+    (done,) = world.scheduler.of(PromptDone)
+    assert (done.group, done.start.state) == ("a", b"a's")
+
+
+def test_a_late_yield_ends_no_later_prefill():
+    world = World()
+    ended(world, is_prefill=True, max_tokens=0)
+    world.begin("second", is_prefill=True, max_tokens=0)
+    n_ends = len(world.text.of(EndText))
+    world.slot.hear(Yield(generation=1))
+    assert len(world.text.of(EndText)) == n_ends
+    world.slot.hear(Yield(generation=2))
+    world.slot.hear(Yield(generation=2))
+    assert len(world.text.of(EndText)) == n_ends + 1
+
+
+# --- Whatever it is told, a slot builds on its own prompt alone ---------------------
+
+
+def foreign_beginnings():
+    row = np.zeros(N_VOCAB, np.float32)
+    other = np.array(OTHER, np.int32)
+    longer = np.array((*PROMPT, 4), np.int32)
+    return {
+        "a kept state": {"kept": kept_state(OTHER)},
+        "one that shares less": {"kept": kept_state((1, 9, 3))},
+        "a group's prompt": {
+            "start": PromptState(state=b"o", tokens=other, logits=row)
+        },
+        "a longer prompt": {
+            "start": PromptState(state=b"l", tokens=longer, logits=row)
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "begin", foreign_beginnings().values(), ids=foreign_beginnings()
+)
+def test_a_state_of_another_prompt_is_not_put_back(begin, caplog):
+    world = World()
+    world.begin(begin=begin)
+    assert world.decoder.of(Restore) == []
+    (feed,) = world.decoder.of(Feed)
+    assert (feed.first, feed.tokens.tolist()) == (0, list(PROMPT))
+    assert [m.n_cached for m in world.text.of(BeginText)] == [0]
+    assert "another prompt" in caplog.text
+
+
+def test_memory_of_another_prompt_is_not_built_on(caplog):
+    world = World()
+    world.begin()
+    world.logits(END)
+    world.text_ends(1)
+    job = Job(request_id="other", index=0, prompt=(1, 2, 9, 9), sampling=GREEDY)
+    world.slot.hear(Begin(generation=2, job=job, sink=None, n_keep=3))
+    assert world.decoder.of(Feed)[-1].tokens.tolist() == [1, 2, 9, 9]
+    assert "another prompt" in caplog.text

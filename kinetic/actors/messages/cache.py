@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Match:
     """Find a state that a prompt can build on; answered by Matched."""
 
-    slot_id: int
+    generation: int
+    """Whom the answer is for: handed back with it."""
     scope: tuple[str, ...]
     prompt: npt.NDArray[np.int32]
     n_have: int

@@ -19,7 +19,7 @@ class Feed:
 
     slot_id: int
     serial: int
-    """Grows by one per feed of a slot; stale answers are told by it."""
+    """The question's, as in all that a slot asks: handed back with the answer."""
     first: int
     """How many tokens the sequence must hold."""
     position: int
@@ -48,6 +48,7 @@ class Restore:
     """Replace the sequence's memory; answered by Restored."""
 
     slot_id: int
+    serial: int
     state: bytes
     n_tokens: int
 
@@ -57,8 +58,7 @@ class TakeSnapshot:
     """Copy the sequence's memory; answered by SnapshotTaken."""
 
     slot_id: int
-    purpose: str
-    """Handed back with the answer: "keep" or "share"."""
+    serial: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +66,7 @@ class Propose:
     """Ask the draft model how the slot's text goes on; answered by Proposed."""
 
     slot_id: int
+    serial: int
     ask: Ask
 
 
@@ -75,7 +76,6 @@ class Withdraw:
 
     slot_id: int
     serial: int
-    """The slot's newest feed: tells answers to earlier ones apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ class BeginText:
 
     slot_id: int
     generation: int
-    """Grows by one per answer of a slot; stale answers are told by it."""
+    """The answer's number; what is told of it carries that."""
     job: Job
     sink: Sink
     n_cached: int

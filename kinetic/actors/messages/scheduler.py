@@ -69,6 +69,8 @@ class SlotIdle:
     """A slot ended its generation and holds these tokens."""
 
     slot_id: int
+    generation: int
+    """The one that ended, as Begin named it."""
     tokens: npt.NDArray[np.int32]
     n_prompt: int
     """How many of the tokens were run as a prompt."""
@@ -80,7 +82,8 @@ class SlotIdle:
 class Matched:
     """What the Cache found for a job that waits for its answer; None: nothing."""
 
-    slot_id: int
+    generation: int
+    """As Match named it: an answer may come when its job is long gone."""
     kept: KeptState | None
 
 

@@ -1,4 +1,8 @@
-"""What a Slot hears."""
+"""What a Slot hears.
+
+What the Decoder answers carries the `serial` of the question, and what the Detokenizer
+says of an answer its `generation`: either may come when the slot has gone on.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +48,8 @@ class KeptState:
 class Begin:
     """Make this answer."""
 
+    generation: int
+    """Its number, no other has it; what is told of it later is known by that."""
     job: Job
     sink: Sink
     n_keep: int = 0
@@ -66,6 +72,8 @@ class KeepHeld:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yield:
     """End a prefill where it is: a real request, or a newer prefill, has come."""
+
+    generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +103,7 @@ class Withdrawn:
 class Restored:
     """A kept state is in place, or did not fit and the sequence is empty."""
 
+    serial: int
     fits: bool
 
 
@@ -110,15 +119,15 @@ class FeedFailed:
 class SnapshotTaken:
     """A copy of the sequence's memory as it was when it was asked for."""
 
-    purpose: str
+    serial: int
     state: bytes
-    n_past: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposed:
-    """What the draft model would go on with; questions are answered in their order."""
+    """What the draft model would go on with."""
 
+    serial: int
     guess: ModelGuess
 
 
