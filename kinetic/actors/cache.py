@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, assert_never
@@ -20,9 +19,11 @@ from kinetic.actors.kept import (
     to_evict,
 )
 from kinetic.actors.plan import BatchPlan, Held, usable_prefix
+from kinetic.actors.state_files import StateFiles
 from kinetic.model.snapshot import StateFolder, StateHead
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from kinetic.actors.system import Peers
@@ -30,6 +31,20 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SMOOTHING = 0.3  # weight of the newest measurement of a speed
+
+
+_MOST_LOOKS = 256  # that wait for files: a disk may stand still while requests come
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """A look-up whose state is being read from its file."""
+
+    message: m.Match
+    kept: Kept
+    n_keep: int
+    failed: frozenset[int]
+    """States that could not be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +60,10 @@ class CacheOptions:
 
 
 class Cache(KineticActor):
-    """Owns the kept states. Hears: Match, Keep, RatesMeasured, StateWritten.
+    """Owns the kept states. Hears: Match, Keep, RatesMeasured, StateWritten, StateRead.
 
-    Tells: Scheduler, Metrics. Files are written by a thread of its own, so that a look
-    up never waits for the disk; a file is read only when its state will be used.
+    Tells: Scheduler, Metrics. It never waits for the disk (state_files.py). What waits
+    to be written counts as memory: where that has no room, it is not written.
     """
 
     def __init__(self, options: CacheOptions, plan: BatchPlan, peers: Peers) -> None:
@@ -58,10 +73,9 @@ class Cache(KineticActor):
         self._peers = peers
         self._index = PrefixIndex()
         self._states: dict[int, bytes] = {}  # in memory
-        self._files: dict[int, str] = {}  # on disk
-        self._writing: set[int] = set()
-        self._folder: StateFolder | None = None
-        self._writer: ThreadPoolExecutor | None = None
+        self._files: StateFiles | None = None
+        self._reading: dict[int, list[_Look]] = {}  # who waits for a state's file
+        self._n_looks = 0  # in all of these
         self._rates = Rates()
         self._ids = count()
         self._seen = m.CacheChanged(
@@ -72,57 +86,75 @@ class Cache(KineticActor):
             n_misses=0,
             n_kept=0,
             n_evicted=0,
+            n_unwritten=0,
         )
 
     def acquire(self) -> None:
         """Read the heads of the files that an earlier process left."""
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="cache-writer")
         if self._options.folder is None or self._options.disk_bytes <= 0:
             return
         folder = StateFolder(self._options.folder, self._options.identity)
+        me = self.actor_ref
+        self._files = StateFiles(folder, lambda message: tell(me, message))
+        n_found = 0
         try:
             folder.open()
             for name, head in folder.scan():
                 self._enter_file(name, head)
+                n_found += 1
         except OSError as error:
-            _log.warning("states are kept in memory only: %s", error)
-            return
-        self._folder = folder
+            _log.warning("for now states are kept in memory only: %s", error)
         self._evict()
-        if self._files:
-            _log.info("%d kept states found in %s", len(self._files), folder.path)
+        if n_found:
+            _log.info("%d kept states found in %s", n_found, folder.path)
 
     def release(self) -> None:
         """Wait until what is being written is whole."""
-        if self._writer is not None:
-            self._writer.shutdown(wait=True)
+        if self._files is not None:
+            self._files.close()
 
     def hear(self, message: m.CacheMessage) -> None:
         """One case per message, in the order of messages/cache.py."""
         match message:
             case m.Match():
-                self._match(message)
+                self._look(message)
             case m.Keep():
                 self._keep(message)
             case m.RatesMeasured():
                 self._measured(message)
             case m.StateWritten():
                 self._written(message)
+            case m.StateRead():
+                self._read(message)
             case _:
                 assert_never(message)
 
     # --- Finding --------------------------------------------------------------------
 
-    def _match(self, message: m.Match) -> None:
-        found = self._best(message)
-        if found is None:
+    def _look(self, message: m.Match, failed: frozenset[int] = frozenset()) -> None:
+        """Answer with the best state that is there, once its bytes are."""
+        best = self._best(message, failed)
+        if best is None:
             self._publish(n_misses=self._seen.n_misses + 1)
+            self._answer(message, None)
+            return
+        kept, n_keep = best
+        look = _Look(message=message, kept=kept, n_keep=n_keep, failed=failed)
+        state = self._states.get(kept.state_id)
+        if state is not None:
+            self._found(look, state)
+        elif self._files is None or self._n_looks == _MOST_LOOKS:
+            self._answer(message, None)
         else:
-            self._publish(n_hits=self._seen.n_hits + 1)
-        matched = m.Matched(generation=message.generation, kept=found)
-        tell(self._peers.scheduler, matched)
+            self._n_looks += 1
+            if kept.state_id not in self._reading:
+                self._files.read(kept.state_id)
+            self._reading.setdefault(kept.state_id, []).append(look)
 
-    def _best(self, message: m.Match) -> m.KeptState | None:
+    def _best(
+        self, message: m.Match, failed: frozenset[int]
+    ) -> tuple[Kept, int] | None:
+        """The state that saves most, and how many tokens of it."""
         n_prompt = len(message.prompt)
         for match in self._index.matches(message.scope, message.prompt):
             kept = match.kept
@@ -135,64 +167,65 @@ class Cache(KineticActor):
             n_keep = usable_prefix(
                 self._plan, held, n_prompt=n_prompt, images=message.images
             )
-            if not is_worth(kept, n_keep - message.n_have, self._rates):
-                continue
-            state = self._load(kept)
-            if state is None:
-                continue
-            self._index.used(kept.state_id, time.monotonic())
-            _log.info(
-                "resuming at token %d of %d from a kept state (%d in the slot)",
-                n_keep,
-                n_prompt,
-                message.n_have,
-            )
-            return m.KeptState(
-                state=state,
-                tokens=kept.tokens,
-                n_prompt=kept.n_prompt,
-                n_keep=n_keep,
-            )
+            if kept.state_id not in failed and is_worth(
+                kept, n_keep - message.n_have, self._rates
+            ):
+                return kept, n_keep
         return None
 
-    def _load(self, kept: Kept) -> bytes | None:
-        """A state's bytes; one whose file is bad is forgotten."""
-        state = self._states.get(kept.state_id)
-        if state is not None or self._folder is None:
-            return state
-        started = time.perf_counter()
-        state = self._folder.read(self._files[kept.state_id])
-        if state is None:
-            self._files.pop(kept.state_id, None)
-            self._index.remove(kept.state_id)
-            return None
-        seconds = max(time.perf_counter() - started, 1e-9)
-        self._rates = replace(
-            self._rates,
-            read_bytes_per_s=_smooth(
-                self._rates.read_bytes_per_s, len(state) / seconds
-            ),
+    def _found(self, look: _Look, state: bytes) -> None:
+        message, kept = look.message, look.kept
+        if self._index.get(kept.state_id) is not None:
+            self._index.used(kept.state_id, time.monotonic())
+        _log.info(
+            "resuming at token %d of %d from a kept state (%d in the slot)",
+            look.n_keep,
+            len(message.prompt),
+            message.n_have,
         )
-        self._states[kept.state_id] = state
-        self._index.add(replace(kept, in_memory=True))
-        self._evict(spare=kept.state_id)
-        return state
+        self._publish(n_hits=self._seen.n_hits + 1)
+        found = m.KeptState(
+            state=state, tokens=kept.tokens, n_prompt=kept.n_prompt, n_keep=look.n_keep
+        )
+        self._answer(message, found)
+
+    def _answer(self, message: m.Match, found: m.KeptState | None) -> None:
+        matched = m.Matched(generation=message.generation, kept=found)
+        tell(self._peers.scheduler, matched)
+
+    def _read(self, message: m.StateRead) -> None:
+        """Answer those who wait for a file; one that cannot be used is forgotten."""
+        looks = self._reading.pop(message.state_id, [])
+        self._n_looks -= len(looks)
+        kept, state = self._index.get(message.state_id), message.state
+        if state is None:
+            if kept is not None:
+                self._forget_file(kept)
+            for look in looks:
+                self._look(look.message, look.failed | {message.state_id})
+            return
+        speed = len(state) / max(message.seconds, 1e-9)
+        rate = _smooth(self._rates.read_bytes_per_s, speed)
+        self._rates = replace(self._rates, read_bytes_per_s=rate)
+        for look in looks:
+            self._found(look, state)
+        if kept is not None and self._has_room(len(state)):
+            self._states[message.state_id] = state
+            self._place(message.state_id, in_memory=True)
+            self._evict()
 
     # --- Keeping --------------------------------------------------------------------
 
     def _keep(self, message: m.Keep) -> None:
         if self._index.covers(message.scope, message.tokens):
             return
-        too_large = len(message.state) > max(
-            self._options.memory_bytes,
-            self._options.disk_bytes if self._folder is not None else 0,
-        )
-        if too_large:
+        n_bytes, files = len(message.state), self._files
+        if files is not None and n_bytes > self._options.disk_bytes:
+            files = None
+        if not self._has_room(n_bytes) and (files is None or files.writing is not None):
+            if files is not None:
+                self._publish(n_unwritten=self._seen.n_unwritten + 1)
             return
-        if self._options.rules.can_cut:
-            # The longer state serves whatever the shorter one does.
-            for kept in self._index.covered_by(message.scope, message.tokens):
-                self._drop(kept.state_id)
         state_id = next(self._ids)
         self._states[state_id] = message.state
         self._index.add(
@@ -201,63 +234,67 @@ class Cache(KineticActor):
                 scope=message.scope,
                 tokens=message.tokens,
                 n_prompt=message.n_prompt,
-                n_bytes=len(message.state),
+                n_bytes=n_bytes,
                 in_memory=True,
                 on_disk=False,
                 kept_s=time.monotonic(),
             )
         )
-        self._write(state_id, message)
+        self._drop_covered(state_id, files=files is None)
+        if files is not None:
+            head = StateHead(
+                identity=self._options.identity,
+                scope=message.scope,
+                tokens=message.tokens,
+                n_prompt=message.n_prompt,
+                n_bytes=n_bytes,
+            )
+            files.write(state_id, head, message.state)
         self._evict()
         self._publish(n_kept=self._seen.n_kept + 1)
 
-    def _write(self, state_id: int, message: m.Keep) -> None:
-        folder, writer = self._folder, self._writer
-        if folder is None or writer is None:
-            return
-        if len(message.state) > self._options.disk_bytes:
-            return
-        head = StateHead(
-            identity=self._options.identity,
-            scope=message.scope,
-            tokens=message.tokens,
-            n_prompt=message.n_prompt,
-            n_bytes=len(message.state),
-        )
-        me = self.actor_ref
+    def _has_room(self, n_bytes: int) -> bool:
+        """Whether memory could hold a state beside what cannot be freed now."""
+        taken = 0 if self._files is None else self._files.n_writing_bytes
+        return n_bytes + taken <= self._options.memory_bytes
 
-        def work() -> None:
-            name = None
-            try:
-                name = folder.write(head, message.state)
-            except OSError as error:
-                _log.warning("states are no longer written to disk: %s", error.strerror)
-            tell(me, m.StateWritten(state_id=state_id, name=name))
+    def _drop_covered(self, state_id: int, *, files: bool) -> None:
+        """The longer state serves whatever a shorter one does.
 
-        self._writing.add(state_id)
-        writer.submit(work)
+        A shorter one's file goes only when the longer one has its own.
+        """
+        longer = self._index.get(state_id)
+        if longer is None or not self._options.rules.can_cut:
+            return
+        for kept in self._index.covered_by(longer.scope, longer.tokens):
+            if kept.state_id != state_id:
+                self._free(kept.state_id)
+                if files and self._files is not None:
+                    self._files.remove(kept.state_id)
+                if files or not kept.on_disk:
+                    self._index.remove(kept.state_id)
+                else:
+                    self._place(kept.state_id, in_memory=False)
 
     def _written(self, message: m.StateWritten) -> None:
-        self._writing.discard(message.state_id)
-        folder = self._folder
-        if message.name is None:
-            # A full or read-only disk only switches keeping there off.
-            self._folder = None
+        files, state_id = self._files, message.state_id
+        if files is None:
             return
-        kept = self._index.get(message.state_id)
-        if kept is None:
+        is_whole = files.written(message)
+        if not is_whole:
+            self._publish(n_unwritten=self._seen.n_unwritten + 1)
+        elif self._index.get(state_id) is None:
             # Dropped while it was written.
-            if folder is not None:
-                folder.remove(message.name)
-            return
-        self._files[message.state_id] = message.name
-        self._index.add(replace(kept, on_disk=True))
+            files.remove(state_id)
+        else:
+            self._place(state_id, on_disk=True)
+            self._drop_covered(state_id, files=True)
         self._evict()
-        self._publish()
 
     def _enter_file(self, name: str, head: StateHead) -> None:
         state_id = next(self._ids)
-        self._files[state_id] = name
+        if self._files is not None:
+            self._files.found(state_id, name)
         self._index.add(
             Kept(
                 state_id=state_id,
@@ -271,48 +308,66 @@ class Cache(KineticActor):
             )
         )
 
-    def _evict(self, spare: int | None = None) -> None:
+    def _evict(self) -> None:
         """Make memory and disk fit their budgets, least valuable states first."""
         now = time.monotonic()
-        here = [k for k in self._index if k.in_memory and k.state_id != spare]
+        files = self._files
         budget = self._options.memory_bytes
-        if spare is not None:
-            budget -= len(self._states[spare])
+        if files is not None:
+            # The writer holds these bytes, whatever becomes of their state.
+            budget -= files.n_writing_bytes
+        # What waits to be written would be lost, not only slower: it goes last.
+        here, waiting = [], []
+        for kept in self._index:
+            if files is not None and files.is_waiting(kept.state_id):
+                waiting.append(kept)
+                budget -= kept.n_bytes
+            elif kept.in_memory and (files is None or files.writing != kept.state_id):
+                here.append(kept)
         for kept in to_evict(here, budget, now):
-            self._forget_memory(kept)
+            self._free(kept.state_id)
+            self._place(kept.state_id, in_memory=False)
+        for kept in to_evict(waiting, budget + sum(k.n_bytes for k in waiting), now):
+            self._free(kept.state_id)
+            self._place(kept.state_id, in_memory=False)
+            self._publish(n_unwritten=self._seen.n_unwritten + 1)
         there = [k for k in self._index if k.on_disk]
         for kept in to_evict(there, self._options.disk_bytes, now):
             self._forget_file(kept)
         self._publish()
 
-    def _forget_memory(self, kept: Kept) -> None:
-        if kept.state_id in self._writing:
-            # Its bytes are held by the writer anyway; it goes once it is written.
-            return
-        self._states.pop(kept.state_id, None)
-        self._settle(replace(kept, in_memory=False))
+    def _free(self, state_id: int) -> None:
+        """Let a state's bytes go, and the wish to write them."""
+        self._states.pop(state_id, None)
+        if self._files is not None:
+            self._files.give_up(state_id)
 
     def _forget_file(self, kept: Kept) -> None:
-        name = self._files.pop(kept.state_id, None)
-        if name is not None and self._folder is not None:
-            self._folder.remove(name)
-        current = self._index.get(kept.state_id)
-        if current is not None:
-            self._settle(replace(current, on_disk=False))
+        if self._files is not None:
+            self._files.remove(kept.state_id)
+        self._place(kept.state_id, on_disk=False)
 
-    def _settle(self, kept: Kept) -> None:
+    def _place(
+        self,
+        state_id: int,
+        *,
+        in_memory: bool | None = None,
+        on_disk: bool | None = None,
+    ) -> None:
+        """Enter anew where a state lies; one that lies nowhere any more is evicted."""
+        kept = self._index.get(state_id)
+        if kept is None:
+            return
+        kept = replace(
+            kept,
+            in_memory=kept.in_memory if in_memory is None else in_memory,
+            on_disk=kept.on_disk if on_disk is None else on_disk,
+        )
         if kept.in_memory or kept.on_disk:
             self._index.add(kept)
         else:
-            self._index.remove(kept.state_id)
+            self._index.remove(state_id)
             self._publish(n_evicted=self._seen.n_evicted + 1)
-
-    def _drop(self, state_id: int) -> None:
-        self._states.pop(state_id, None)
-        name = self._files.pop(state_id, None)
-        if name is not None and self._folder is not None:
-            self._folder.remove(name)
-        self._index.remove(state_id)
 
     # --- Telling --------------------------------------------------------------------
 
@@ -333,11 +388,19 @@ class Cache(KineticActor):
         self._seen = replace(
             self._seen,
             n_states=len(entries),
-            memory_bytes=sum(k.n_bytes for k in entries if k.in_memory),
+            memory_bytes=self._memory_bytes(entries),
             disk_bytes=sum(k.n_bytes for k in entries if k.on_disk),
             **changes,
         )
         tell(self._peers.metrics, self._seen)
+
+    def _memory_bytes(self, entries: Iterable[Kept]) -> int:
+        """What states hold of memory, one that is gone and being written included."""
+        held = sum(k.n_bytes for k in entries if k.in_memory)
+        files = self._files
+        if files is not None and files.writing not in self._states:
+            held += files.n_writing_bytes
+        return held
 
 
 def _smooth(old: float, new: float) -> float:

@@ -285,6 +285,11 @@ KINETIC: tuple[Spec | HistogramSpec, ...] = (
         "Kept states that were dropped to make room",
         lambda view: _cache(view, "n_evicted"),
     ),
+    _counter(
+        "kinetic_cache_unwritten_total",
+        "Kept states that were not written to disk: it failed or was too slow",
+        lambda view: _cache(view, "n_unwritten"),
+    ),
     _gauge(
         "kinetic_cache_states",
         "States that are kept",

@@ -145,7 +145,7 @@ def _read_front(take: Callable[[int], bytes], n_file: int) -> tuple[StateHead, i
 
 
 class StateFolder:
-    """The folder of state files. Thread: one."""
+    """The folder of state files. Thread: any, one for a file."""
 
     def __init__(self, folder: Path, identity: str) -> None:
         self.path = folder
@@ -181,6 +181,8 @@ class StateFolder:
 
     def write(self, head: StateHead, state: bytes) -> str:
         """Write a state and return its name. Raises OSError."""
+        # It may have been deleted, or not have been there before.
+        self.open()
         name = f"{self._identity[:16]}-{uuid.uuid4().hex}{SUFFIX}"
         write(self.path / name, head, state)
         return name

@@ -139,6 +139,7 @@ def test_the_caches_numbers_are_told():
         n_misses=5,
         n_kept=6,
         n_evicted=7,
+        n_unwritten=8,
     )
     values = values_of(page_of(Board(replace(view, cache=cache))))
     assert values["kinetic_cache_states", ()] == 1
@@ -148,6 +149,7 @@ def test_the_caches_numbers_are_told():
     assert values["kinetic_cache_misses_total", ()] == 5
     assert values["kinetic_cache_kept_total", ()] == 6
     assert values["kinetic_cache_evicted_total", ()] == 7
+    assert values["kinetic_cache_unwritten_total", ()] == 8
 
 
 def test_the_averages_are_since_start():

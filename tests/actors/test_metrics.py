@@ -251,6 +251,7 @@ def test_what_the_cache_holds_is_shown(metrics, board):
         n_misses=5,
         n_kept=6,
         n_evicted=7,
+        n_unwritten=8,
     )
     metrics.hear(told)
     assert board.view.cache == told

@@ -12,6 +12,7 @@ from kinetic.actors.messages.cache import (
     Keep,
     Match,
     RatesMeasured,
+    StateRead,
     StateWritten,
 )
 from kinetic.actors.messages.decoder import (
@@ -163,6 +164,7 @@ __all__ = [
     "SnapshotTaken",
     "Spoken",
     "Started",
+    "StateRead",
     "StateWritten",
     "Step",
     "Submit",

@@ -50,6 +50,17 @@ class StateWritten:
 
     state_id: int
     name: str | None
+    reason: str = ""
+    """Why not."""
 
 
-CacheMessage = Match | Keep | RatesMeasured | StateWritten
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateRead:
+    """A state's file is read, every byte checked; or cannot be used (None)."""
+
+    state_id: int
+    state: bytes | None
+    seconds: float
+
+
+CacheMessage = Match | Keep | RatesMeasured | StateWritten | StateRead

@@ -24,6 +24,8 @@ class CacheChanged:
     n_misses: int
     n_kept: int
     n_evicted: int
+    n_unwritten: int
+    """States that no file was written of: the disk failed, or was too slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
