@@ -5,10 +5,13 @@ BIN := .venv/bin
 READY := .venv/.ready
 BENCH_READY := .venv/.bench-ready
 ARGS ?=
+# Of make soak: comparisons for each of five models, and the crowd's random numbers.
+N ?= 1000
+SEED ?= $(shell date +%s)
 FIRST_TESTS := tests/test_repository.py $(wildcard tests/docs)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-fast conformance check lint type fmt bench peer constraints clean
+.PHONY: help install serve test test-fast soak conformance check lint type fmt bench peer constraints clean
 
 help:  ## List the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +40,9 @@ test: check  ## Check, then run every test that needs nobody else's program
 
 test-fast: install  ## Run the tests that need no model, in seconds
 	$(BIN)/pytest -m "not model and not slow and not conformance and not device"
+
+soak: install  ## Compare thousands of a crowd's answers with the same requests alone
+	KINETIC_SOAK=$(N) KINETIC_SEED=$(SEED) $(BIN)/pytest -q -s tests/actors/test_crowd.py
 
 conformance: install  ## Compare with llama-server (make peer), and ask a real Prometheus
 	$(BIN)/pytest -m conformance $(ARGS)

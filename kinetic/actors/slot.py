@@ -475,7 +475,7 @@ class Slot(KineticActor):
             drafter.keep(tokens)
             # The last token of all is drawn from a row and never fed.
             most = min(drafting.most, running.room - 1)
-            if most > 0 and self._can_step_back():
+            if most > 0 and self._can_drop():
                 found = drafter.draft(most, self._passes)
                 if isinstance(found, Ask):
                     running.unfed = (token, most)
@@ -495,16 +495,12 @@ class Slot(KineticActor):
             running.drafted = tuple(running.drafter.take(message.guess))[:most]
         self._sequence.feed_step((token, *running.drafted))
 
-    def _can_step_back(self) -> bool:
-        """Whether wrong drafts could be cut from the memory as it is."""
-        return self._rules.can_cut or not self._sequence.is_restored
-
     def _can_drop(self) -> bool:
         """Whether the memory can drop its last tokens as it is, whatever was drafted.
 
-        Recurrent memory cannot; a window cannot behind a state that was put back.
+        Recurrent memory cannot; a window cannot once a state was put back.
         """
-        return self._can_cut and self._can_step_back()
+        return self._can_cut and (self._rules.can_cut or not self._sequence.is_restored)
 
 
 def _own(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
