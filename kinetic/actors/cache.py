@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from kinetic.actors.system import Peers
+    from kinetic.actors.peers import Peers
 
 _log = logging.getLogger(__name__)
 

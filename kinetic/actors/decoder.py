@@ -37,14 +37,14 @@ from kinetic.actors.plan import BatchPlan, Pending, Share, shape
 from kinetic.actors.vectors import VectorRun
 from kinetic.errors import InternalError
 from kinetic.model.draft_model import ModelGuess
-from kinetic.model.ffi import Embedded, Rows
 from kinetic.model.job import position_of
+from kinetic.model.rows import PictureRows, Rows
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from kinetic.actors.system import Peers
+    from kinetic.actors.peers import Peers
     from kinetic.model.api import Engine, PictureEncoder
     from kinetic.model.draft_model import DraftModel
     from kinetic.model.job import ImageSpan, Picture
@@ -397,7 +397,7 @@ def _pending(waiting: _Waiting) -> Pending:
     )
 
 
-def _embedded(waiting: _Waiting, position: int, n_rows: int) -> Embedded | None:
+def _embedded(waiting: _Waiting, position: int, n_rows: int) -> PictureRows | None:
     """A picture's next rows; None where tokens are next."""
     span = waiting.next_image
     if span is None or span.first > waiting.index:
@@ -405,7 +405,7 @@ def _embedded(waiting: _Waiting, position: int, n_rows: int) -> Embedded | None:
     first = waiting.index - span.first
     rows = slice(first, first + n_rows)
     axes = span.tile.axes
-    return Embedded(
+    return PictureRows(
         vectors=waiting.vectors[span.number][rows],
         axes=None if axes is None else axes.at(position)[:, rows],
         sees_ahead=span.sees_ahead,

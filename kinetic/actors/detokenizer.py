@@ -31,7 +31,7 @@ from kinetic.model.chat.calls import parser_for
 from kinetic.types import Finish
 
 if TYPE_CHECKING:
-    from kinetic.actors.system import Peers
+    from kinetic.actors.peers import Peers
     from kinetic.model.vocab import Vocab
 
 _ALPHABET = string.ascii_letters + string.digits

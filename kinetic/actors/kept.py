@@ -44,8 +44,8 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
-    """A kept state and how many leading tokens it shares with a prompt."""
+class Candidate:
+    """A kept state that a prompt may build on, and how many tokens they share."""
 
     kept: Kept
     n_shared: int
@@ -92,7 +92,7 @@ class PrefixIndex:
 
     def matches(
         self, scope: tuple[str, ...], prompt: npt.NDArray[np.int32]
-    ) -> list[Match]:
+    ) -> list[Candidate]:
         """States that share at least one block, the longest shared prefix first.
 
         Of equals the shorter state comes first: it is the quicker to put back.
@@ -106,7 +106,7 @@ class PrefixIndex:
                 # Whoever shares a later block shares the first.
                 found = set(holders)
         pairs = [
-            Match(kept=kept, n_shared=shared_length(prompt, kept.tokens))
+            Candidate(kept=kept, n_shared=shared_length(prompt, kept.tokens))
             for kept in map(self._by_id.__getitem__, found)
         ]
         return sorted(

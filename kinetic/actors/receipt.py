@@ -33,7 +33,7 @@ from kinetic.receipts.record import (
 from kinetic.types import CallPiece, ChatInput, ContentPiece, ReasoningPiece
 
 if TYPE_CHECKING:
-    from kinetic.actors.system import Peers
+    from kinetic.actors.peers import Peers
     from kinetic.digest import BackgroundDigest
     from kinetic.model.engine import LlamaEngine
     from kinetic.receipts.signing import Signer

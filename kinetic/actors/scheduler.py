@@ -41,12 +41,12 @@ from kinetic.errors import KineticError, Overloaded, ShuttingDown
 from kinetic.types import Finish, Timings, Usage
 
 if TYPE_CHECKING:
-    from kinetic.actors.system import Peers
+    from kinetic.actors.peers import Peers
 
 _log = logging.getLogger(__name__)
 
 
-LEAST_GAIN = 32
+LEAST_ASKED = 32
 """Prompt tokens left to run from which on the Cache is asked for a kept state."""
 
 LEAST_KEPT = 64
@@ -295,7 +295,7 @@ class Scheduler(KineticActor):
             generation=generation, waiter=waiter, slot=slot, n_keep=n_keep, share=shares
         )
         gain = len(job.prompt) - 1 - n_keep
-        asks = start is None and not job.prompt_logprobs and gain >= LEAST_GAIN
+        asks = start is None and not job.prompt_logprobs and gain >= LEAST_ASKED
         if asks and self._peers.cache is not None and not self._cache_is_late:
             self._matching[generation] = beginning
             match = Match(

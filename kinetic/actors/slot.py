@@ -49,7 +49,7 @@ from kinetic.model.sampling import TokenSampler
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from kinetic.actors.system import Peers
+    from kinetic.actors.peers import Peers
     from kinetic.model.ffi import Model
     from kinetic.model.vocab import Vocab
 

@@ -31,10 +31,10 @@ from kinetic.actors.messages import (
     VectorSink,
 )
 from kinetic.actors.metrics import Board, Metrics, MetricsView, empty_view
+from kinetic.actors.peers import Peers
 from kinetic.actors.receipt import Receipt, ReceiptFacts
 from kinetic.actors.scheduler import Scheduler
 from kinetic.actors.slot import Slot, SlotOptions
-from kinetic.actors.thread import SharedThread
 from kinetic.errors import InternalError, KineticError
 
 if TYPE_CHECKING:
@@ -51,24 +51,6 @@ _log = logging.getLogger(__name__)
 
 _START_S = 30.0
 _STOP_S = 60.0  # a pass over a long chunk on a slow machine must fit
-
-
-@dataclass(slots=True)
-class Peers:
-    """Everyone's references; filled once, before the first message."""
-
-    on_death: OnDeath
-    thread: SharedThread = field(default_factory=lambda: SharedThread("decode"))
-    """Of the Decoder and the Slots, who only have work between two passes."""
-    slots: list[pykka.ActorRef[Any]] = field(default_factory=list)
-    decoder: pykka.ActorRef[Any] = None  # type: ignore[assignment]
-    detokenizer: pykka.ActorRef[Any] = None  # type: ignore[assignment]
-    scheduler: pykka.ActorRef[Any] = None  # type: ignore[assignment]
-    metrics: pykka.ActorRef[Any] = None  # type: ignore[assignment]
-    cache: pykka.ActorRef[Any] | None = None
-    """None where no states are kept."""
-    receipt: pykka.ActorRef[Any] | None = None
-    """None where no receipts are made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from kinetic.actors.messages import (
 )
 from kinetic.actors.turns import OpenRequest, Turns
 from kinetic.errors import InternalError, KineticError, Overloaded, ShuttingDown
-from kinetic.model.ffi import Rows
+from kinetic.model.rows import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kinetic.actors.messages import Cancel, SubmitVectors
-    from kinetic.actors.system import Peers
+    from kinetic.actors.peers import Peers
     from kinetic.model.api import Engine
 
 

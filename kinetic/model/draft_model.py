@@ -11,7 +11,7 @@ import numpy as np
 
 from kinetic.errors import ModelError
 from kinetic.model.engine import EngineOptions, LlamaEngine
-from kinetic.model.ffi import Rows
+from kinetic.model.rows import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from kinetic.model.rows import Rows
+
 _log = logging.getLogger(__name__)
 
 MIB: Final = 1 << 20
@@ -175,7 +177,7 @@ class LlamaEngine:
         return pooling.parts(n_tokens, n_batch=self.n_batch, splits=self.serving.splits)
 
     def decode(
-        self, rows: Sequence[ffi.Rows], *, copy: bool = True
+        self, rows: Sequence[Rows], *, copy: bool = True
     ) -> list[npt.NDArray[np.float32]]:
         """Run one pass; one [n_logits, n_vocab] float32, read-only, per part.
 
@@ -183,7 +185,7 @@ class LlamaEngine:
         """
         return self.context.decode(rows, copy=copy)
 
-    def embed(self, rows: ffi.Rows, *, is_last: bool) -> npt.NDArray[np.float32] | None:
+    def embed(self, rows: Rows, *, is_last: bool) -> npt.NDArray[np.float32] | None:
         """Run one of an input's `parts`; its vector behind the last one.
 
         Returns [n_vector] float32, read-only, or one for each token where nothing is

@@ -39,10 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    import numpy.typing as npt
-
-    Int32Array = npt.NDArray[np.int32]
-    Float32Array = npt.NDArray[np.float32]
+    from kinetic.model.rows import Float32Array, Rows
 
 _log = logging.getLogger("kinetic.engine")
 
@@ -92,33 +89,6 @@ lib.llama_backend_init()
 _logits_address = _engine_function(
     "llama_get_logits_ith", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Consecutive tokens of one sequence in a pass."""
-
-    sequence: int
-    first: int
-    """Position of the first token."""
-    tokens: Int32Array
-    n_logits: int
-    """How many of the last tokens want logits."""
-    embedded: Embedded | None = None
-    """What stands for the tokens, whose ids then only count; the pass's only part."""
-
-
-@dataclass(frozen=True, slots=True)
-class Embedded:
-    """A picture's tokens, which have no ids in the vocabulary."""
-
-    vectors: Float32Array
-    """[n_tokens, n_embd_in] float32, contiguous."""
-    axes: Int32Array | None
-    """[4, n_tokens]: time, row, column and one more, of models that look at them;
-    None: positions go on from the first."""
-    sees_ahead: bool
-    """All of these tokens see each other: they must be run in one pass."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kinetic import paths
-from kinetic.model.ffi import Rows, library_folder, library_versions
+from kinetic.model.ffi import library_folder, library_versions
+from kinetic.model.rows import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

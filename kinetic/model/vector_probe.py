@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kinetic.errors import ModelError
-from kinetic.model.ffi import Rows
 from kinetic.model.probe import Verdict
+from kinetic.model.rows import Rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt

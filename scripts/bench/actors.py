@@ -25,8 +25,8 @@ from kinetic.actors.plan import uniform_plan
 from kinetic.actors.system import ActorSystem, SystemOptions
 from kinetic.app import SWITCH_S
 from kinetic.model.engine import EngineOptions, LlamaEngine
-from kinetic.model.ffi import Rows
 from kinetic.model.job import Job
+from kinetic.model.rows import Rows
 from kinetic.model.sampling import TokenSampler
 from kinetic.types import SamplingParams
 

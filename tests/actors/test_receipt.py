@@ -14,8 +14,8 @@ from kinetic.actors.messages import (
     Finished,
     Record,
 )
+from kinetic.actors.peers import Peers
 from kinetic.actors.receipt import Receipt, ReceiptFacts
-from kinetic.actors.system import Peers
 from kinetic.errors import InternalError, ReceiptError, ShuttingDown
 from kinetic.model.job import Job
 from kinetic.receipts import schema

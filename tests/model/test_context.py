@@ -10,7 +10,7 @@ import pytest
 
 from kinetic.errors import InternalError
 from kinetic.model.engine import EngineOptions, LlamaEngine
-from kinetic.model.ffi import Rows
+from kinetic.model.rows import Rows
 
 pytestmark = pytest.mark.model
 

@@ -14,7 +14,7 @@ from kinetic.model.draft_model import (
     vocab_difference,
 )
 from kinetic.model.engine import EngineOptions, LlamaEngine
-from kinetic.model.ffi import Rows
+from kinetic.model.rows import Rows
 from tests.support import tiny_models
 
 SIZE = EngineOptions(n_ctx=256, n_parallel=2, n_batch=64, n_threads=1)

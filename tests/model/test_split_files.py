@@ -6,8 +6,8 @@ from gguf import GGUFReader, GGUFWriter
 
 from kinetic.errors import ModelError
 from kinetic.gguf_header import read_header, read_headers
-from kinetic.model import ffi
 from kinetic.model.engine import EngineOptions, LlamaEngine
+from kinetic.model.rows import Rows
 from kinetic.store import shards
 from tests.support import tiny_models
 
@@ -37,7 +37,7 @@ def logits(path):
     engine = LlamaEngine(path, EngineOptions(n_ctx=64, n_parallel=1, n_threads=1))
     try:
         tokens = np.arange(1, 9, dtype=np.int32)
-        (rows,) = engine.decode([ffi.Rows(0, 0, tokens, 1)])
+        (rows,) = engine.decode([Rows(0, 0, tokens, 1)])
         return engine.model.n_params, rows
     finally:
         engine.close()

@@ -87,9 +87,7 @@ from kinetic.actors.messages.slot import (
     Begin,
     FeedFailed,
     KeepHeld,
-    KeptState,
     Logits,
-    PromptState,
     Proposed,
     Restored,
     SlotMessage,
@@ -99,6 +97,7 @@ from kinetic.actors.messages.slot import (
     Withdrawn,
     Yield,
 )
+from kinetic.actors.messages.states import KeptState, PromptState
 from kinetic.model.job import Job
 
 __all__ = [

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kinetic.actors.messages.sink import Sink, VectorSink
-    from kinetic.actors.messages.slot import KeptState, PromptState
+    from kinetic.actors.messages.states import KeptState, PromptState
     from kinetic.errors import KineticError
     from kinetic.model.job import Job
     from kinetic.types import (

@@ -17,31 +17,10 @@ if TYPE_CHECKING:
 
     from kinetic.actors.drafting import Passes
     from kinetic.actors.messages.sink import Sink
+    from kinetic.actors.messages.states import KeptState, PromptState
     from kinetic.errors import KineticError
     from kinetic.model.draft_model import ModelGuess
     from kinetic.model.job import Job
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptState:
-    """A sequence behind its whole prompt: the memory and the last row's logits."""
-
-    state: bytes
-    tokens: npt.NDArray[np.int32]
-    logits: npt.NDArray[np.float32]
-    """[n_vocab] float32, read-only."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptState:
-    """A kept sequence state, to be put back and built on."""
-
-    state: bytes
-    tokens: npt.NDArray[np.int32]
-    n_prompt: int
-    """How many of the tokens were run as a prompt."""
-    n_keep: int
-    """How many leading tokens the prompt may build on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

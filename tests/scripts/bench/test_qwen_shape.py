@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kinetic.model.engine import EngineOptions, LlamaEngine
-from kinetic.model.ffi import Rows
+from kinetic.model.rows import Rows
 from scripts.bench import qwen_shape
 from scripts.bench.qwen_shape import Shape
 from scripts.engine_source import llama_cpp_tree
