@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 
 from kinetic.actors.base import KineticActor, tell
-from kinetic.actors.kept import StateRules, exact_length
+from kinetic.actors.beginning import (
+    Beginning,
+    BeginningRules,
+    Sharing,
+    decide,
+    keeps_first,
+    keeps_idle,
+)
 from kinetic.actors.messages import (
     Begin,
     Cancel,
@@ -33,8 +40,7 @@ from kinetic.actors.messages import (
     SubmitVectors,
     Yield,
 )
-from kinetic.actors.plan import BatchPlan, Held, usable_prefix
-from kinetic.actors.prefix import IdleSlot, choose_slot, shared_length
+from kinetic.actors.prefix import IdleSlot
 from kinetic.actors.vectors import VectorDesk
 from kinetic.actors.waiting import Waiter, WaitingLine
 from kinetic.errors import KineticError, Overloaded, ShuttingDown
@@ -45,12 +51,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-
-LEAST_ASKED = 32
-"""Prompt tokens left to run from which on the Cache is asked for a kept state."""
-
-LEAST_KEPT = 64
-"""Tokens that would be lost from which on a slot's state is kept first."""
 
 LATEST_ANSWER_S = 10.0
 """How long a job waits for the Cache, measured from tick to tick."""
@@ -74,14 +74,12 @@ class _Serving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Beginning:
+class _Asking:
     """A job that has its slot and waits for the Cache's answer."""
 
     generation: int
     waiter: Waiter
-    slot: IdleSlot
-    n_keep: int
-    share: bool
+    beginning: Beginning
 
 
 class Scheduler(KineticActor):
@@ -94,16 +92,12 @@ class Scheduler(KineticActor):
 
     def __init__(
         self,
-        plan: BatchPlan,
+        rules: BeginningRules,
         *,
-        can_cut: bool,
-        rules: StateRules,
         line_limit: int,
         peers: Peers,
     ) -> None:
         super().__init__(peers.on_death)
-        self._plan = plan
-        self._can_cut = can_cut
         self._rules = rules
         self._peers = peers
         self._line = WaitingLine(line_limit)
@@ -112,7 +106,7 @@ class Scheduler(KineticActor):
         self._serving: dict[int, _Serving] = {}  # by slot
         self._groups: dict[str, _Group] = {}
         self._n_generations = 0
-        self._matching: dict[int, _Beginning] = {}  # by generation
+        self._asking: dict[int, _Asking] = {}  # by generation
         self._late_at_s: dict[int, float] = {}  # when a tick first saw one wait
         self._cache_is_late = False
         self._yielding: set[int] = set()  # slots whose prefill was told to end
@@ -188,10 +182,10 @@ class Scheduler(KineticActor):
         for slot_id, serving in list(self._serving.items()):
             if serving.job.request_id != cancel.request_id:
                 continue
-            beginning = self._matching.pop(serving.generation, None)
-            if beginning is not None:
-                self._drop(beginning.waiter, cancel.error, "cancelled")
-                self._give_back(beginning)
+            asking = self._asking.pop(serving.generation, None)
+            if asking is not None:
+                self._drop(asking.waiter, cancel.error, "cancelled")
+                self._give_back(asking)
             else:
                 tell(self._peers.slots[slot_id], cancel)
         self._serve()
@@ -267,83 +261,65 @@ class Scheduler(KineticActor):
         job = waiter.job
         group = self._groups.get(job.group or "")
         start = None if group is None else group.start
-        slot, n_shared = self._choose(job)
-        del self._idle[slot.slot_id]
+        sharing = Sharing()
+        if group is not None:
+            sharing = Sharing(n_open=group.n_open, stands=start is not None)
+        beginning = decide(job, self._idle, self._rules, sharing)
+        slot_id = beginning.slot.slot_id
+        del self._idle[slot_id]
         self._n_generations += 1
-        generation = self._n_generations
-        self._serving[slot.slot_id] = _Serving(job=job, generation=generation)
-        n_keep = 0
-        if start is None and not job.prompt_logprobs:
-            held = Held(
-                n_tokens=len(slot.tokens),
-                n_prompt=slot.n_prompt,
-                n_shared=n_shared,
-                can_cut=self._can_cut and slot.can_cut,
-            )
-            n_keep = usable_prefix(
-                self._plan, held, n_prompt=len(job.prompt), images=job.images
-            )
-        shares = (
-            group is not None
-            and start is None
-            and group.n_open > 1
-            and exact_length(self._rules, len(job.prompt)) == len(job.prompt)
+        asking = _Asking(
+            generation=self._n_generations, waiter=waiter, beginning=beginning
         )
-        if group is not None and shares:
-            group.leader = slot.slot_id
-        beginning = _Beginning(
-            generation=generation, waiter=waiter, slot=slot, n_keep=n_keep, share=shares
+        self._serving[slot_id] = _Serving(job=job, generation=asking.generation)
+        if group is not None and beginning.is_shared:
+            group.leader = slot_id
+        if self._peers.cache is None or self._cache_is_late or not beginning.asks_cache:
+            self._tell_begin(asking, start=start)
+            return
+        self._asking[asking.generation] = asking
+        match = Match(
+            generation=asking.generation,
+            scope=job.scope,
+            prompt=np.array(job.prompt, np.int32),
+            n_have=beginning.n_keep,
+            images=job.images,
         )
-        gain = len(job.prompt) - 1 - n_keep
-        asks = start is None and not job.prompt_logprobs and gain >= LEAST_ASKED
-        if asks and self._peers.cache is not None and not self._cache_is_late:
-            self._matching[generation] = beginning
-            match = Match(
-                generation=generation,
-                scope=job.scope,
-                prompt=np.array(job.prompt, np.int32),
-                n_have=n_keep,
-                images=job.images,
-            )
-            tell(self._peers.cache, match)
-        else:
-            self._tell_begin(beginning, start=start)
+        tell(self._peers.cache, match)
 
     def _matched(self, message: Matched) -> None:
         self._cache_is_late = False
-        beginning = self._matching.pop(message.generation, None)
-        if beginning is not None:
-            self._tell_begin(beginning, kept=message.kept)
+        asking = self._asking.pop(message.generation, None)
+        if asking is not None:
+            self._tell_begin(asking, kept=message.kept)
 
     def _tell_begin(
         self,
-        beginning: _Beginning,
+        asking: _Asking,
         *,
         start: PromptState | None = None,
         kept: KeptState | None = None,
     ) -> None:
-        slot = beginning.slot
-        replaced = start is not None or kept is not None
-        n_lost = len(slot.tokens) - (0 if replaced else beginning.n_keep)
+        beginning = asking.beginning
+        is_replaced = start is not None or kept is not None
         begin = Begin(
-            generation=beginning.generation,
-            job=beginning.waiter.job,
-            sink=beginning.waiter.sink,
+            generation=asking.generation,
+            job=asking.waiter.job,
+            sink=asking.waiter.sink,
             n_keep=beginning.n_keep,
             start=start,
             kept=kept,
-            share=beginning.share,
+            share=beginning.is_shared,
             keep=self._peers.cache is not None
-            and n_lost >= LEAST_KEPT
-            and not slot.is_kept,
+            and keeps_first(beginning, is_replaced=is_replaced),
         )
-        tell(self._peers.slots[slot.slot_id], begin)
+        tell(self._peers.slots[beginning.slot.slot_id], begin)
 
-    def _give_back(self, beginning: _Beginning) -> None:
+    def _give_back(self, asking: _Asking) -> None:
         """A job ended before its slot began it: the slot is idle as it was."""
-        slot_id = beginning.slot.slot_id
-        self._end_serving(slot_id)
-        self._idle[slot_id] = beginning.slot
+        slot = asking.beginning.slot
+        self._end_serving(slot.slot_id)
+        self._idle[slot.slot_id] = slot
 
     def _begin_late(self, message: KeepIdle) -> None:
         """Begin what the Cache leaves without an answer: a disk may stand still.
@@ -351,12 +327,12 @@ class Scheduler(KineticActor):
         Until it answers anything, it is not asked again.
         """
         late = self._late_at_s
-        self._late_at_s = {g: late.get(g, message.now_s) for g in self._matching}
+        self._late_at_s = {g: late.get(g, message.now_s) for g in self._asking}
         for generation, since in self._late_at_s.items():
             if message.now_s - since >= LATEST_ANSWER_S:
                 _log.warning("the cache does not answer: a prompt is run without it")
                 self._cache_is_late = True
-                self._tell_begin(self._matching.pop(generation))
+                self._tell_begin(self._asking.pop(generation))
 
     # --- Prefills -------------------------------------------------------------------
 
@@ -367,10 +343,10 @@ class Scheduler(KineticActor):
         for slot_id, serving in list(self._serving.items()):
             if not serving.job.is_prefill or slot_id in self._yielding:
                 continue
-            beginning = self._matching.pop(serving.generation, None)
-            if beginning is not None:
-                _end_unstarted(beginning.waiter)
-                self._give_back(beginning)
+            asking = self._asking.pop(serving.generation, None)
+            if asking is not None:
+                _end_unstarted(asking.waiter)
+                self._give_back(asking)
             else:
                 self._yielding.add(slot_id)
                 tell(self._peers.slots[slot_id], Yield(generation=serving.generation))
@@ -384,20 +360,11 @@ class Scheduler(KineticActor):
             return
         for slot_id, slot in list(self._idle.items()):
             since = self._idle_at_s.setdefault(slot_id, message.now_s)
-            if slot.is_kept or len(slot.tokens) < LEAST_KEPT:
-                continue
-            if exact_length(self._rules, len(slot.tokens)) < len(slot.tokens):
+            if not keeps_idle(slot, self._rules.states):
                 continue
             if message.now_s - since >= message.least_idle_s:
                 self._idle[slot_id] = replace(slot, is_kept=True)
                 tell(self._peers.slots[slot_id], KeepHeld())
-
-    def _choose(self, job: Job) -> tuple[IdleSlot, int]:
-        prompt = np.array(job.prompt, np.int32)
-        if job.slot_id is not None:
-            slot = self._idle[job.slot_id]
-            return slot, shared_length(prompt, slot.tokens)
-        return choose_slot(prompt, list(self._idle.values()))
 
     def _publish(self) -> None:
         changed = LineChanged(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pykka
 
 from kinetic.actors.base import PING, KineticActor, OnDeath, tell
+from kinetic.actors.beginning import BeginningRules
 from kinetic.actors.cache import Cache, CacheOptions
 from kinetic.actors.decoder import Decoder
 from kinetic.actors.detokenizer import Detokenizer
@@ -132,9 +133,9 @@ class ActorSystem:
             peers.slots.append(self._start(Slot, *seat))
         peers.scheduler = self._start(
             Scheduler,
-            options.plan,
-            can_cut=options.can_cut,
-            rules=options.rules,
+            BeginningRules(
+                plan=options.plan, can_cut=options.can_cut, states=options.rules
+            ),
             line_limit=options.line_limit,
             peers=peers,
         )

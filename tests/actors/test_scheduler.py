@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from kinetic.actors.beginning import BeginningRules
 from kinetic.actors.kept import StateRules
 from kinetic.actors.messages import (
     Begin,
@@ -56,9 +57,11 @@ class World:
             cache=self.cache,
         )
         self.scheduler = Scheduler(
-            uniform_plan(n_sequences=n_slots),
-            can_cut=True,
-            rules=StateRules(),
+            BeginningRules(
+                plan=uniform_plan(n_sequences=n_slots),
+                can_cut=True,
+                states=StateRules(),
+            ),
             line_limit=8,
             peers=peers,
         )
