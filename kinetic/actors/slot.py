@@ -24,6 +24,7 @@ from kinetic.actors.messages import (
     Job,
     Keep,
     KeepHeld,
+    KeptState,
     Logits,
     PrefixLost,
     PromptDone,
@@ -41,8 +42,17 @@ from kinetic.actors.messages import (
     Yield,
 )
 from kinetic.actors.prefix import shared_length
-from kinetic.actors.running import Running
+from kinetic.actors.running import PromptCopy, Running
 from kinetic.actors.sequence import Sequence, frozen
+from kinetic.actors.stages import (
+    Closing,
+    Guessing,
+    Lagging,
+    Prompting,
+    Restoring,
+    Spent,
+    Stepping,
+)
 from kinetic.errors import KineticError
 from kinetic.model.sampling import TokenSampler
 
@@ -101,7 +111,6 @@ class Slot(KineticActor):
         self._scope: tuple[str, ...] = ()  # what the held tokens stand beside
         self._displaced: dict[int, Keep] = {}  # without their states yet, by serial
         self._running: Running | None = None
-        self._closing = False  # the generation is over, Withdrawn has not come yet
 
     def release(self) -> None:
         """Free a sampler left over."""
@@ -153,15 +162,14 @@ class Slot(KineticActor):
             return
         self._running = running
         self._scope = job.scope
+        n_cached = begin.n_keep
         if begin.start is not None:
-            start, n_cached = begin.start, len(job.prompt)
-            n_prompt = len(start.tokens)
-            self._sequence.restore(start.tokens, n_prompt, start.state, job.images)
+            n_cached = len(job.prompt)
+            self._restore(running, begin.start, n_cached)
         elif begin.kept is not None:
-            kept, n_cached = begin.kept, begin.kept.n_keep
-            self._sequence.restore(kept.tokens, kept.n_prompt, kept.state, job.images)
+            n_cached = begin.kept.n_keep
+            self._restore(running, begin.kept, begin.kept.n_prompt)
         else:
-            n_cached = begin.n_keep
             self._feed_prompt(running, n_cached)
         tell(
             self._peers.detokenizer,
@@ -223,8 +231,6 @@ class Slot(KineticActor):
                 tells_left=tells_any and job.post_sampling_probs,
             ),
             share=begin.share,
-            start=begin.start,
-            kept=begin.kept,
             lead=self._lead(job),
         )
 
@@ -250,92 +256,97 @@ class Slot(KineticActor):
         )
         return self._drafting.make(basis)
 
+    def _restore(
+        self, running: Running, state: PromptState | KeptState, n_prompt: int
+    ) -> None:
+        running.stage = Restoring(state)
+        images = running.job.images
+        self._sequence.restore(state.tokens, n_prompt, state.state, images)
+
     def _restored(self, message: Restored) -> None:
-        running = self._running
-        if running is None or self._closing or message.serial != self._sequence.serial:
+        running = self._answered(message.serial)
+        if running is None or not isinstance(running.stage, Restoring):
             return
+        state = running.stage.state
         self._sequence.settle(len(self._sequence.tokens) if message.fits else 0)
-        start, kept = running.start, running.kept
-        running.start = running.kept = None
         if not message.fits:
             tell(self._peers.detokenizer, PrefixLost(slot_id=self._slot_id))
             self._feed_prompt(running, 0)
-        elif start is not None:
-            self._advance(running, start.logits[np.newaxis])
-        elif kept is not None:
-            self._feed_prompt(running, kept.n_keep)
+        elif isinstance(state, PromptState):
+            self._advance(running, state.logits[np.newaxis])
+        else:
+            self._feed_prompt(running, state.n_keep)
+
+    def _answered(self, serial: int) -> Running | None:
+        """The generation that asked; None where it has gone on since."""
+        return self._running if serial == self._sequence.serial else None
 
     def _feed_prompt(self, running: Running, n_keep: int) -> None:
         job = running.job
+        running.stage = Prompting()
         self._sequence.feed_prompt(
             job.prompt, n_keep, all_rows=job.prompt_logprobs, images=job.images
         )
 
     def _yield(self, message: Yield) -> None:
         running = self._running
-        if running is None or self._closing:
-            return
-        if running.generation == message.generation:
-            self._cut_short("limit")
+        if running is not None and running.generation == message.generation:
+            self._cut_short(running, "limit")
 
     def _cancel(self, cancel: Cancel) -> None:
         running = self._running
-        if running is None or self._closing:
-            return
-        if running.job.request_id != cancel.request_id:
-            return
-        self._cut_short("cancelled", cancel.error)
+        if running is not None and running.job.request_id == cancel.request_id:
+            self._cut_short(running, "cancelled", cancel.error)
 
     def _feed_failed(self, message: FeedFailed) -> None:
-        running = self._running
-        if running is None or self._closing or message.serial != self._sequence.serial:
-            return
-        self._sequence.settle(0)
-        self._cut_short("failed", message.error)
+        running = self._answered(message.serial)
+        if running is not None and isinstance(running.stage, Prompting | Stepping):
+            self._sequence.settle(0)
+            self._cut_short(running, "failed", message.error)
 
-    def _cut_short(self, outcome: str, error: KineticError | None = None) -> None:
+    def _cut_short(
+        self, running: Running, outcome: str, error: KineticError | None = None
+    ) -> None:
         """End the generation before its text ends."""
+        if isinstance(running.stage, Closing):
+            return
         end = EndText(slot_id=self._slot_id, outcome=outcome, error=error)
         tell(self._peers.detokenizer, end)
-        self._close()
+        self._close(running)
 
     def _text_ended(self, message: TextEnded) -> None:
         running = self._running
         if running is None or running.generation != message.generation:
             return
-        # What was drawn behind the text's end never was.
+        # What was drawn after the text's end never was.
         running.n_drawn = message.n_generated
-        if not self._closing:
-            self._close()
+        if not isinstance(running.stage, Closing):
+            self._close(running)
 
-    def _close(self) -> None:
+    def _close(self, running: Running) -> None:
         """Let the sequence go; the slot is idle once the Decoder has let go, too."""
-        running = self._running
-        assert running is not None  # noqa: S101 - callers have one
-        self._closing = True
+        running.stage = Closing()
         self._sequence.withdraw()
         running.source.close()
         if not self._sequence.is_owed:
             # Everything fed has been run: nothing to wait for.
-            self._let_go(len(self._sequence.tokens))
+            self._let_go(running, len(self._sequence.tokens))
 
     def _withdrawn(self, message: Withdrawn) -> None:
-        if self._closing and message.serial == self._sequence.serial:
-            self._let_go(message.n_past)
+        running = self._answered(message.serial)
+        if running is not None and isinstance(running.stage, Closing):
+            self._let_go(running, message.n_past)
 
-    def _let_go(self, n_past: int) -> None:
-        running = self._running
+    def _let_go(self, running: Running, n_past: int) -> None:
         self._sequence.settle(n_past)
-        if running is not None and self._can_drop():
-            # What was drawn, or drafted, behind the text's end.
+        if self._can_drop():
+            # What was drawn, or drafted, after the text's end.
             self._sequence.cut(len(running.job.prompt) + running.n_drawn)
         self._running = None
-        self._closing = False
-        if running is not None:
-            self._tell_idle(running.generation)
-            # After SlotIdle, so that whoever goes on with this conversation at once
-            # finds the slot that holds it.
-            tell(self._peers.detokenizer, SlotFreed(slot_id=self._slot_id))
+        self._tell_idle(running.generation)
+        # After SlotIdle, so that whoever goes on with this conversation at once finds
+        # the slot that holds it.
+        tell(self._peers.detokenizer, SlotFreed(slot_id=self._slot_id))
 
     def _tell_idle(self, generation: int) -> None:
         sequence = self._sequence
@@ -375,16 +386,16 @@ class Slot(KineticActor):
                 tell(self._peers.cache, replace(keep, state=message.state))
             return
         running = self._running
-        if running is None or running.copy_serial != message.serial:
+        copy = None if running is None else running.copy
+        if running is None or copy is None or copy.serial != message.serial:
             return
-        if running.start is None or running.job.group is None:
-            return
-        start = replace(running.start, state=message.state)
-        running.start, running.copy_serial = None, 0
-        tell(
-            self._peers.scheduler,
-            PromptDone(slot_id=self._slot_id, group=running.job.group, start=start),
+        running.copy = None
+        done = PromptDone(
+            slot_id=self._slot_id,
+            group=copy.group,
+            start=replace(copy.start, state=message.state),
         )
+        tell(self._peers.scheduler, done)
 
     # --- Tokens ---------------------------------------------------------------------
 
@@ -392,17 +403,20 @@ class Slot(KineticActor):
         if not self._peers.decoder.is_alive():
             # It died behind this pass, and the rows' memory went with it.
             return
-        running = self._running
-        if running is None or self._closing or message.serial != self._sequence.serial:
+        running = self._answered(message.serial)
+        if running is None or not isinstance(running.stage, Prompting | Stepping):
             return
         self._sequence.is_owed = not message.is_last
         self._passes = message.passes
         rows = message.rows
-        if not running.is_prompt_done:
+        drafted: tuple[int, ...] = ()
+        if isinstance(running.stage, Stepping):
+            drafted = running.stage.drafted
+        else:
             self._prompt_ran(running, message)
             rows = rows[-1:]
         if message.is_last:
-            self._advance(running, rows)
+            self._advance(running, rows, drafted)
 
     def _prompt_ran(self, running: Running, message: Logits) -> None:
         job = running.job
@@ -413,20 +427,24 @@ class Slot(KineticActor):
             rows=_own(message.rows) if job.prompt_logprobs else None,
         )
         tell(self._peers.detokenizer, ran)
-        if message.is_last and running.share:
-            prompt = frozen(job.prompt)
-            logits = _own(message.rows[-1])
-            running.start = PromptState(state=b"", tokens=prompt, logits=logits)
-            running.copy_serial = self._sequence.take_snapshot()
+        if message.is_last and running.share and job.group is not None:
+            start = PromptState(
+                state=b"", tokens=frozen(job.prompt), logits=_own(message.rows[-1])
+            )
+            serial = self._sequence.take_snapshot()
+            running.copy = PromptCopy(serial=serial, group=job.group, start=start)
 
-    def _advance(self, running: Running, rows: npt.NDArray[np.float32]) -> None:
+    def _advance(
+        self,
+        running: Running,
+        rows: npt.NDArray[np.float32],
+        drafted: tuple[int, ...] = (),
+    ) -> None:
         """Draw the next tokens, feed the last, and hand them on to become text.
 
-        `rows` are the logits in front of each drafted token and behind the last: one
+        `rows` are the logits in front of each drafted token and after the last: one
         row where nothing was drafted.
         """
-        running.is_prompt_done = True
-        drafted, running.drafted = running.drafted, ()
         draws = Draws((), 0, is_over=True)
         if running.job.max_tokens != 0:
             ends, most = self._vocab.ends, running.room
@@ -437,6 +455,7 @@ class Slot(KineticActor):
             self._sequence.cut(len(self._sequence.tokens) - n_wrong)
         if draws.is_over:
             # Nothing follows: the others' pass need not wait for this one's text.
+            running.stage = Spent()
             self._sequence.withdraw()
         else:
             self._go_on(running, tuple(drawn.token for drawn in draws.drawn))
@@ -453,23 +472,21 @@ class Slot(KineticActor):
         """Feed what was drawn, unless the text is too far behind."""
         behind = running.n_drawn - running.n_spoken
         if running.lead is not None and behind > running.lead:
-            running.unspoken = tokens
+            running.stage = Lagging(tokens)
         else:
             self._feed_next(running, tokens)
 
     def _spoken(self, message: Spoken) -> None:
         running = self._running
-        if running is None or self._closing:
-            return
-        if running.generation == message.generation:
+        if running is not None and running.generation == message.generation:
             running.n_spoken = max(running.n_spoken, message.n_tokens)
-            tokens, running.unspoken = running.unspoken, ()
-            if tokens:
-                self._go_on(running, tokens)
+            if isinstance(running.stage, Lagging):
+                self._go_on(running, running.stage.tokens)
 
     def _feed_next(self, running: Running, tokens: tuple[int, ...]) -> None:
-        """Feed the last token drawn, and behind it what is likely to follow."""
+        """Feed the last token drawn, and after it what is likely to follow."""
         token = tokens[-1]
+        drafted: tuple[int, ...] = ()
         drafter, drafting = running.drafter, self._drafting
         if drafter is not None and drafting is not None:
             drafter.keep(tokens)
@@ -478,22 +495,27 @@ class Slot(KineticActor):
             if most > 0 and self._can_drop():
                 found = drafter.draft(most, self._passes)
                 if isinstance(found, Ask):
-                    running.unfed = (token, most)
+                    running.stage = Guessing(token, most)
                     self._sequence.ask(found)
                     return
-                running.drafted = tuple(found)[:most]
-        self._sequence.feed_step((token, *running.drafted))
+                drafted = tuple(found)[:most]
+        self._feed_step(running, token, drafted)
 
     def _proposed(self, message: Proposed) -> None:
-        running = self._running
-        if running is None or self._closing or message.serial != self._sequence.serial:
+        running = self._answered(message.serial)
+        if running is None or not isinstance(running.stage, Guessing):
             return
-        assert running.unfed is not None  # noqa: S101 - what was asked waits for this
-        token, most = running.unfed
-        running.unfed = None
+        asked = running.stage
+        drafted: tuple[int, ...] = ()
         if running.drafter is not None:
-            running.drafted = tuple(running.drafter.take(message.guess))[:most]
-        self._sequence.feed_step((token, *running.drafted))
+            drafted = tuple(running.drafter.take(message.guess))[: asked.most]
+        self._feed_step(running, asked.token, drafted)
+
+    def _feed_step(
+        self, running: Running, token: int, drafted: tuple[int, ...]
+    ) -> None:
+        running.stage = Stepping(drafted)
+        self._sequence.feed_step((token, *drafted))
 
     def _can_drop(self) -> bool:
         """Whether the memory can drop its last tokens as it is, whatever was drafted.

@@ -400,3 +400,19 @@ def test_memory_of_another_prompt_is_not_built_on(caplog):
     world.slot.hear(Begin(generation=2, job=job, sink=None, n_keep=3))
     assert world.decoder.of(Feed)[-1].tokens.tolist() == [1, 2, 9, 9]
     assert "another prompt" in caplog.text
+
+
+def test_rows_that_come_twice_while_the_text_is_behind_draw_nothing():
+    world = World(can_cut=False)
+    world.begin(stops=("x",))
+    world.logits(4)
+    world.logits(5)
+    n_drawn = len(world.text.of(Drew))
+    before = what_was_told(world)
+    feed = world.decoder.of(Feed)[-1]
+    rows = np.zeros((1, N_VOCAB), np.float32)
+    world.slot.hear(
+        Logits(serial=feed.serial, rows=rows, n_past=5, is_last=True, passes=Passes())
+    )
+    assert what_was_told(world) == before
+    assert len(world.text.of(Drew)) == n_drawn
