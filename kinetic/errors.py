@@ -19,6 +19,12 @@ Only `web/errors.py` knows HTTP statuses and body shapes; here stands what went 
 
 from __future__ import annotations
 
+import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 class KineticError(Exception):
     """Root of all errors that reach a user; the text is fit to be shown."""
@@ -30,6 +36,17 @@ class RequestError(KineticError):
     def __init__(self, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
         self.param = param
+
+
+@contextlib.contextmanager
+def about(param: str) -> Iterator[None]:
+    """Have errors that go on from a field's name begin with it and name the field."""
+    try:
+        yield
+    except RequestError as error:
+        if error.param is not None:
+            raise
+        raise RequestError(f"{param} {error}", param=param) from error
 
 
 class ContextExceeded(RequestError):

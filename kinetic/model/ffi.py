@@ -22,11 +22,13 @@ import os
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from kinetic.errors import InternalError, ModelError, RequestError
+from kinetic.model import deep_stack, tokenizing
 
 # K-quant tiles take over from 8 rows on and add in another order; read once by the
 # library, so it must be set before the library is loaded.
@@ -246,7 +248,41 @@ class Model:
     def tokenize(
         self, text: bytes, *, add_special: bool, parse_special: bool
     ) -> list[int]:
-        """Token ids of UTF-8 `text`; any thread."""
+        """Token ids of UTF-8 `text`; any thread.
+
+        Raises RequestError, whose message goes on from the text's name, for one that
+        would take too long or too much stack.
+        """
+        work = partial(self._tokenize, text, add_special, parse_special)
+        stack = self._stack_for(text)
+        return deep_stack.run(work, stack, "tokenizer") if stack else work()
+
+    def _stack_for(self, text: bytes) -> int:
+        """Stack to tokenise a text on, in bytes; 0 where any thread's is enough."""
+        if len(text) <= tokenizing.SHORT:
+            return 0
+        chars = text.decode("utf-8", "replace")
+        tokenizing.check_length(chars)
+        if self.vocab_type == lib.LLAMA_VOCAB_TYPE_SPM:
+            tokenizing.check_bytewise(chars, len(text), self._characters)
+        if self.vocab_type != lib.LLAMA_VOCAB_TYPE_BPE:
+            return 0
+        return tokenizing.pre_tokenizer_stack(chars, self._pre_tokenizer)
+
+    @cached_property
+    def _pre_tokenizer(self) -> str:
+        return self.metadata().get("tokenizer.ggml.pre", "")
+
+    @cached_property
+    def _characters(self) -> frozenset[str]:
+        """Characters that are tokens of their own."""
+        pieces = (self.piece(token, special=True) for token in range(self.n_vocab))
+        texts = (piece.decode("utf-8", "replace") for piece in pieces)
+        return frozenset(text for text in texts if len(text) == 1)
+
+    def _tokenize(
+        self, text: bytes, add_special: bool, parse_special: bool
+    ) -> list[int]:
         room = len(text) + 16
         while True:
             tokens = (ctypes.c_int32 * room)()

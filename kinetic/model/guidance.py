@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import llguidance
 import numpy as np
 
 from kinetic.errors import InternalError, RequestError, UnsupportedFeature
+from kinetic.model import deep_stack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
@@ -191,7 +191,13 @@ def compiled(tokens: Tokens, lark: str, limits: NativeLimits) -> llguidance.LLMa
             tokens.native, HEADER + lark, log_level=0, limits=native_limits
         )
 
-    matcher = _on_deep_stack(work)
+    try:
+        matcher = deep_stack.run(work, STACK_BYTES, "constraint-compiler")
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        _log.warning("llguidance panicked while compiling: %s", error)
+        raise GrammarRefusedError("it is too large or too complex") from None
     if matcher.is_error():
         raise GrammarRefusedError(_reason(matcher.get_error()))
     first = matcher.deep_copy()
@@ -199,40 +205,6 @@ def compiled(tokens: Tokens, lark: str, limits: NativeLimits) -> llguidance.LLMa
     if first.is_error():
         raise GrammarRefusedError(f"it is too complex: {_reason(first.get_error())}")
     return matcher
-
-
-@dataclass(slots=True)
-class _Outcome:
-    matcher: llguidance.LLMatcher | None = None
-    error: BaseException | None = field(default=None)
-
-
-_stack_size = threading.Lock()
-
-
-def _on_deep_stack(work: Callable[[], llguidance.LLMatcher]) -> llguidance.LLMatcher:
-    outcome = _Outcome()
-
-    def run() -> None:
-        try:
-            outcome.matcher = work()
-        except BaseException as error:  # noqa: BLE001 - a panic is no Exception
-            outcome.error = error
-
-    thread = threading.Thread(target=run, name="constraint-compiler")
-    with _stack_size:
-        before = threading.stack_size(STACK_BYTES)
-        try:
-            thread.start()
-        finally:
-            threading.stack_size(before)
-    thread.join()
-    if outcome.matcher is not None:
-        return outcome.matcher
-    if outcome.error is not None and not is_panic(outcome.error):
-        raise outcome.error
-    _log.warning("llguidance panicked while compiling: %s", outcome.error)
-    raise GrammarRefusedError("it is too large or too complex")
 
 
 def is_panic(error: BaseException) -> bool:

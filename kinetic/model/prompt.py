@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from kinetic.errors import ContextExceeded, RequestError, UnsupportedFeature
+from kinetic.errors import ContextExceeded, RequestError, UnsupportedFeature, about
 from kinetic.model.chat.calls import OutputFormat, markers
 from kinetic.model.chat.forced import Think, forced_grammar
 from kinetic.model.chat.template import TemplateError
 from kinetic.model.chat.thinking import tags_in
 from kinetic.model.job import Job
+from kinetic.model.tokenizing import MOST_UNBROKEN
 from kinetic.model.vision import Source, refuse, with_markers
 from kinetic.types import ChatInput, RequestAsRead, TextInput
 
@@ -181,7 +182,9 @@ class PromptBuilder:
         ids: list[int] = []
         for i, part in enumerate(parts):
             if isinstance(part, str):
-                ids += read(part, add_special=add_special and i == 0)
+                where = "content" if isinstance(content, str) else f"content[{i}]"
+                with about(where):
+                    ids += read(part, add_special=add_special and i == 0)
             else:
                 self._vocab.check(part, param="content")
                 ids.append(part)
@@ -222,10 +225,11 @@ class PromptBuilder:
         Tokenising megabytes takes minutes (measured: 3 s for each of a hostile one),
         and nobody could be answered meanwhile.
         """
-        n_head = HEAD_CHARS * self._n_ctx
+        n_head = min(HEAD_CHARS * self._n_ctx, MOST_UNBROKEN)
         if len(text) <= n_head:
             return
-        count = len(self._vocab.tokenize(text[:n_head]))
+        with about(param):
+            count = len(self._vocab.tokenize(text[:n_head]))
         if count > self._n_ctx:
             estimate = count * len(text) // n_head
             raise ContextExceeded(
@@ -237,7 +241,8 @@ class PromptBuilder:
         for part in [parts] if isinstance(parts, str) else parts:
             if isinstance(part, str):
                 self._refuse_hopeless(part, "prompt")
-        tokens = self._vocab.tokenize_prompt(inputs.prompt)
+        with about("prompt"):
+            tokens = self._vocab.tokenize_prompt(inputs.prompt)
         if not tokens:
             start = self._vocab.bos if self._vocab.bos is not None else self._vocab.eos
             if start is None:
@@ -258,10 +263,13 @@ class PromptBuilder:
         rendered = self.render(inputs, tools, now)
         self._refuse_hopeless(rendered.text, "messages")
         images: tuple[ImageSpan, ...] = ()
-        if self._vision is not None and sources:
-            tokens, images = self._vision.tokens(rendered.text, rendered.guard, sources)
-        else:
-            tokens = self._vocab.tokenize_guarded(rendered.text, rendered.guard)
+        with about("messages"):
+            if self._vision is not None and sources:
+                tokens, images = self._vision.tokens(
+                    rendered.text, rendered.guard, sources
+                )
+            else:
+                tokens = self._vocab.tokenize_guarded(rendered.text, rendered.guard)
         think_open = rendered.think_open
         constraint = None
         if forced:

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kinetic.errors import InputTooLong, ModelError, RequestError
+from kinetic.errors import InputTooLong, ModelError, RequestError, about
 from kinetic.model.chat.guard import MarkerIndex, free_characters
 from kinetic.types import VectorJob
 
@@ -86,9 +86,12 @@ class PairInputs:
         """
         inputs = []
         query = request.query
+        with about("query"):
+            self._vocab.tokenize_plain(query)
         for i, document in enumerate(request.documents):
             where = f"{request.param}[{i}]"
-            tokens = self._tokens(query, document)
+            with about(where):
+                tokens = self._tokens(query, document)
             if len(tokens) > self._n_ctx and request.truncate:
                 tokens = self._cut(query, document)
             if len(tokens) > self._n_ctx:

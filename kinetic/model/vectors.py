@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinetic.errors import InputTooLong, RequestError
+from kinetic.errors import InputTooLong, RequestError, about
 from kinetic.types import VectorJob
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ class VectorInputs:
             raise RequestError(f"{where} is an empty string", param=where)
         # Markers in the text are markers, as for llama-server and the tokenizers that
         # these models were published with: users end queries with one themselves.
-        tokens = self._vocab.tokenize(text, add_special=True)
+        with about(where):
+            tokens = self._vocab.tokenize(text, add_special=True)
         tokens = without_repeats(tokens, self._head, self._tail)
         if not tokens:
             message = f"{where} holds no text that the model has tokens for"

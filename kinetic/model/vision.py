@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import PIL
 
-from kinetic.errors import RequestError, UnsupportedFeature
+from kinetic.errors import RequestError, UnsupportedFeature, about
 from kinetic.model.job import ImageSpan, Picture
 from kinetic.model.layout import Markers, Tile
 from kinetic.model.pictures import decode, read_source
@@ -149,15 +149,12 @@ class Vision:
         n_before = 0
         found = []
         for source in sources:
-            try:
+            with about(source.where):
                 picture = Picture.of(read_source(source.text))
                 layout = self._known(picture.digest)
                 if layout is None:
                     layout, n_pixels = self._look(picture, n_before)
                     n_before += n_pixels
-            except RequestError as error:
-                message = f"{source.where} {error}"
-                raise RequestError(message, param=source.where) from error
             found.append((picture, layout))
         return found
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields as dataclass_fields, replace
 from typing import Any
 
-from kinetic.errors import RequestError
+from kinetic.errors import RequestError, about
 from kinetic.types import SamplingParams
 from kinetic.web import readers
 from kinetic.web.fields import LLAMA, OPENAI, Field
@@ -300,7 +300,8 @@ def bias_by_id(
     sums: dict[int, float] = {}
     for key, bias in biases:
         if isinstance(key, str):
-            tokens = facts.tokenize(key)
+            with about("logit_bias"):
+                tokens = facts.tokenize(key)
             if not tokens:
                 message = f"logit_bias names {shown(key)}, which is no token"
                 raise RequestError(message, param="logit_bias")
