@@ -75,7 +75,8 @@ class LlamaEngine:
             )
             raise ModelError(message)
         self.path = path
-        self.serving = pooling.serving(read_header(path, most_items=0), options.pooling)
+        header = read_header(path, most_items=0)
+        self.serving = pooling.serving(header, options.pooling)
         self.model = ffi.Model(
             path,
             n_gpu_layers=options.n_gpu_layers,
@@ -84,13 +85,16 @@ class LlamaEngine:
             progress=progress,
         )
         try:
+            # The engine hands texts out up to their first NUL.
+            texts = {k: v for k, v in header.values.items() if isinstance(v, str)}
+            whole = {key: text for key, text in texts.items() if "\0" in text}
+            self.metadata = {**self.model.metadata(), **whole}
             self._open(options, free)
         except BaseException:
             self.model.close()
             raise
 
     def _open(self, options: EngineOptions, free: int) -> None:
-        self.metadata = self.model.metadata()
         self.architecture = self.metadata.get("general.architecture", "")
         self.vocab = Vocab(self.model)
         n_ctx = self._choose_context(options, free)

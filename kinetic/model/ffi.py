@@ -52,6 +52,7 @@ TOKEN_DATA: Final = np.dtype(
 
 _MOST_VIEWS = 256
 _MOST_DRY = 16
+_MOST_DRY_TAIL = 20  # MAX_SEQ_LEN of llama_sampler_init_dry
 _CPU_DEVICE = 0  # ggml's enum ggml_backend_dev_type
 _MOST_WORKERS = 512  # GGML_MAX_N_THREADS
 _ROPES_OF_AXES = (lib.LLAMA_ROPE_TYPE_MROPE, lib.LLAMA_ROPE_TYPE_IMROPE)
@@ -355,10 +356,23 @@ class Model:
     def prepare_dry(self, settings: DrySettings) -> None:
         """Look the breakers up in the vocabulary now, for the samplers that follow.
 
-        Where both are many that takes tenths of a second.
+        Where both are many that takes tenths of a second. Raises RequestError for
+        breakers that the engine would cut.
         """
+        for i, text in enumerate(settings.breakers):
+            n = self._n_tail(text)
+            if n > _MOST_DRY_TAIL:
+                raise RequestError(
+                    f"dry_sequence_breakers[{i}] has {n} tokens behind its first"
+                    f" character; at most {_MOST_DRY_TAIL} are looked for",
+                    param="dry_sequence_breakers",
+                )
         with self._dry_lock:
             self._dry_prototype(settings)
+
+    def _n_tail(self, text: str) -> int:
+        tail = text[1:].encode()
+        return len(self.tokenize(tail, add_special=False, parse_special=False))
 
     def _dry(self, settings: DrySettings) -> Any:
         with self._dry_lock:

@@ -139,6 +139,27 @@ def texts(*, most: int, most_chars: int, least: int = 0) -> Reader:
     return read
 
 
+BREAKERS_RANGE = "a list of 1 to 32 strings of 1 to 40 bytes, without NUL"
+_BREAKER_BYTES_MAX = 40  # the engine cuts what is longer, and at a NUL
+
+_breaker_list = texts(least=1, most=32, most_chars=_BREAKER_BYTES_MAX)
+
+
+def breakers(value: Any) -> tuple[str, ...]:
+    """DRY's sequence breakers, each of a length that the engine takes whole."""
+    read: tuple[str, ...] = _breaker_list(value)
+    for i, text in enumerate(read):
+        if "\0" in text:
+            raise Unfit(f"must hold strings without NUL, and [{i}] has one")
+        n_bytes = len(text.encode())
+        if n_bytes > _BREAKER_BYTES_MAX:
+            raise Unfit(
+                f"must hold strings of at most {_BREAKER_BYTES_MAX} bytes in UTF-8, and"
+                f" [{i}] has {n_bytes}"
+            )
+    return read
+
+
 STOPS_MAX = 16
 STOP_CHARS_MAX = 1024
 

@@ -156,8 +156,8 @@ SAMPLING: tuple[Field, ...] = (
     ),
     Field(
         name="dry_sequence_breakers",
-        read=readers.texts(least=1, most=32, most_chars=40),
-        range="a list of 1 to 32 strings of 1 to 40 characters",
+        read=readers.breakers,
+        range=readers.BREAKERS_RANGE,
         default='`["\\n", ":", "\\"", "*"]`',
         source=LLAMA,
         meaning="DRY: texts that no repeat reaches across.",

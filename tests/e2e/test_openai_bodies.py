@@ -52,7 +52,9 @@ LIKELY = {
         st.integers(-1, 50_000).map(str) | text, st.integers(-101, 101) | st.just(False), max_size=4
     ),
     "samplers": st.text("edskypmxt", max_size=4),
-    "dry_sequence_breakers": st.lists(st.text(min_size=1, max_size=3), min_size=1, max_size=3),
+    "dry_sequence_breakers": st.lists(
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=3), min_size=1, max_size=3
+    ),
     "stream": st.booleans(),
     "stream_options": st.fixed_dictionaries({"include_usage": st.booleans()}),
     "response_format": st.sampled_from(

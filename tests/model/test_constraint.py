@@ -79,6 +79,25 @@ def test_an_answer_in_json_goes_through_token_by_token(tried: Tried):
     assert not tried.accepts(constraint, '{"name": "a", "age": 3} ')
 
 
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        ("gbnf", r'root ::= "e\x00b"'),
+        ("gbnf", 'root ::= "e\0b"'),
+        ("gbnf", "root ::= [e] [\0] [b]"),
+        ("json_schema", r'{"const": "e\u0000b"}'),
+        ("json_schema", r'{"type": "string", "pattern": "^e\u0000b$"}'),
+        ("json_schema", r'{"type": "string", "pattern": "^e[\\x00-\\x07]b$"}'),
+        ("json_schema", r'{"type": "string", "pattern": "^e\\u007fb$"}'),
+    ],
+)
+def test_what_cannot_be_written_is_refused_and_never_left_out(
+    tried: Tried, kind: str, source: str
+):
+    with pytest.raises(RequestError, match=r"NUL|U\+00(00|7F) cannot be generated"):
+        tried.compile(kind, source)
+
+
 def test_json_object_is_any_json_value(tried: Tried):
     constraint = tried.compile("json_object")
     for text in ('{"a": [1, null]}', "[]", '"x"', "-1.5e3", "true"):

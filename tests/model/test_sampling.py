@@ -212,6 +212,16 @@ def test_banned_and_suppressed_tokens_are_never_drawn(model, monkeypatch, params
     assert row.tolist()[3:8:2] == [90, 80, 70]
 
 
+def test_a_breaker_that_the_engine_would_cut_is_refused(model):
+    def asked(*breakers):
+        params = replace(CASES["dry"], dry_sequence_breakers=breakers)
+        return lambda: prepare(model, params, n_ctx=N_CTX)
+
+    asked("\n", "e" * 21, "漢" * 7)()
+    with pytest.raises(RequestError, match=r"breakers\[1\] has 36 tokens.* at most 20"):
+        asked("\n", "🦊" * 10)()
+
+
 def test_dry_draws_the_same_however_often_its_settings_were_asked_for(model):
     def drawn(params):
         sampler = TokenSampler(model, params, list(range(20)) * 3, N_CTX)

@@ -47,6 +47,9 @@ _CODES = (
     re.compile(r"u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE),
     re.compile(r"u([0-9a-fA-F]{4})"),
 )
+_WRITABLE: Final = charset.complement(
+    charset.ranges([(0, 7), (11, 11), (14, 31), (127, 127)])
+)
 _GROUP = re.compile(r"\((?:\?(?:(:)|P?<([A-Za-z_]\w*)>|([is]+):))?")
 _FLAGS = re.compile(r"\(\?([is]+)\)")
 
@@ -169,10 +172,10 @@ class _Reader:
         if character == "\\":
             escape = self._escape()
             if isinstance(escape, int):
-                return charset.regex(_point(escape))
+                return _spelled(_point(escape))
             return f"[{escape[0]}]"
         self.at += 1
-        return charset.regex(_point(ord(character)))
+        return _spelled(_point(ord(character)))
 
     def _class(self) -> str:
         start = self.at
@@ -206,7 +209,7 @@ class _Reader:
             members = charset.complement(members) if negated else members
             if not members:
                 raise PatternError("a class that no character is in")
-            return charset.regex(members)
+            return _spelled(members)
         body = charset.class_body(members) + "".join(texts)
         return f"[^{body}]" if negated else f"[{body}]"
 
@@ -251,6 +254,16 @@ class _Reader:
         if not kind or kind.isalnum() or kind == "_":
             raise PatternError(rf"\{kind} is not supported")
         return ord(kind)
+
+
+def _spelled(members: Ranges) -> str:
+    """A class for the set, of which llguidance would leave out what strings cannot be.
+
+    Left out alone, the characters around it would be joined.
+    """
+    if not charset.overlap(members, _WRITABLE):
+        raise PatternError(f"U+{members[0][0]:04X} cannot be generated in a string")
+    return charset.regex(members)
 
 
 def _point(code: int) -> Ranges:

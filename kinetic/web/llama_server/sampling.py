@@ -11,7 +11,15 @@ from typing import Any
 
 from kinetic.web import readers
 from kinetic.web.fields import LLAMA, Field
-from kinetic.web.readers import INT32_MAX, Unfit, flag, number, texts, whole
+from kinetic.web.readers import (
+    BREAKERS_RANGE,
+    INT32_MAX,
+    Unfit,
+    breakers,
+    flag,
+    number,
+    whole,
+)
 from kinetic.web.sampling import MODEL_FILE
 
 FLOAT_MAX = 1e9
@@ -253,8 +261,8 @@ SAMPLING: tuple[Field, ...] = (
     ),
     native_field(
         "dry_sequence_breakers",
-        texts(least=1, most=32, most_chars=40),
-        "a list of 1 to 32 strings of 1 to 40 characters",
+        breakers,
+        BREAKERS_RANGE,
         '`["\\n", ":", "\\"", "*"]`',
         "DRY: texts that no repeat reaches across.",
     ),

@@ -232,6 +232,8 @@ def test_values_are_clipped_as_llama_server_clips_them(name, value, used):
         ("repeat_penalty", -1),
         ("dry_sequence_breakers", []),
         ("dry_sequence_breakers", [""]),
+        ("dry_sequence_breakers", ["e\0b"]),
+        ("dry_sequence_breakers", ["é" * 21]),
         ("seed", -2),
         ("seed", 2**32),
         ("n_probs", 257),
