@@ -196,6 +196,7 @@ class Server:
             n_tokens=info.n_vocab,
             tokenize=vocab.tokenize_plain,
             detokenize=vocab.detokenize,
+            piece=vocab.full_piece,
             ends=tuple(sorted(vocab.ends)),
             sampling=info.sampling,
             n_slots=info.n_slots,

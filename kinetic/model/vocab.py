@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 _USER_DEFINED = 16
 """`LLAMA_TOKEN_ATTR_USER_DEFINED`: matched even when special tokens are not parsed."""
 
+_MARKS = 1 | 8 | _USER_DEFINED
+"""Tokens that text is cut at before it is tokenised: UNKNOWN, CONTROL too."""
+
 
 class Vocab:
     """The vocabulary of a loaded model.
@@ -35,6 +38,7 @@ class Vocab:
         controls = [t for t in everyone if model.is_control(t)]
         users = [t for t in everyone if model.attributes(t) & _USER_DEFINED]
         self.controls = frozenset(controls)
+        self._marks = frozenset(t for t in everyone if model.attributes(t) & _MARKS)
         self._special = {
             text: token
             for token in (*controls, *users)
@@ -176,11 +180,18 @@ class Vocab:
             raise RequestError(message, param=param)
 
     def detokenize(self, tokens: Sequence[int]) -> bytes:
-        """Bytes of checked token ids, control tokens included, joined as they are.
+        """The text that has these checked token ids, control tokens included.
 
-        Ids below zero stand for pictures and have no text.
+        The blank that some vocabularies put before a text, and behind a marker, is
+        taken away again. Ids below zero stand for pictures and have no text.
         """
-        pieces = (self._model.piece(t, special=True) for t in tokens if t >= 0)
+        pieces = []
+        begins = self._adds_space
+        for token in tokens:
+            piece = b"" if token < 0 else self.full_piece(token)
+            is_mark = token < 0 or token in self._marks
+            pieces.append(piece.removeprefix(b" ") if begins and not is_mark else piece)
+            begins = self._adds_space and is_mark
         return b"".join(pieces)
 
 

@@ -263,7 +263,9 @@ class ModelFacts:
     tokenize: Callable[[str], Sequence[int]]
     """Token ids of text without markers; for logit biases that name tokens by text."""
     detokenize: Callable[[Sequence[int]], bytes]
-    """Bytes of token ids that are known to be the vocabulary's; for echoed prompts."""
+    """Text of token ids that are known to be the vocabulary's; for echoed prompts."""
+    piece: Callable[[int], bytes]
+    """Bytes of one token as it stands inside a text."""
     sampling: SamplingParams
     """What fields that are not given default to."""
     ends: Sequence[int] = ()

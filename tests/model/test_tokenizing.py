@@ -153,6 +153,7 @@ def reads(vocab):
         n_tokens=vocab.n_tokens,
         tokenize=vocab.tokenize_plain,
         detokenize=vocab.detokenize,
+        piece=vocab.full_piece,
         sampling=SamplingParams(),
     )
     vectors = VectorRequest(request_id="r", inputs=("a", DIGITS), is_list=True)

@@ -24,6 +24,7 @@ FACTS = ModelFacts(
     n_tokens=1000,
     tokenize=lambda text: [1],
     detokenize=bytes,
+    piece=lambda token: bytes([token]),
     sampling=replace(CHAT.request.sampling, seed=0),
 )
 

@@ -47,6 +47,7 @@ def model_facts(**changes: Any) -> ModelFacts:
         n_tokens=_INFO.n_vocab,
         tokenize=lambda text: [ord(c) % _INFO.n_vocab for c in text],
         detokenize=lambda ids: bytes(ids),
+        piece=lambda token: bytes([token]),
         ends=(2,),
         sampling=_INFO.sampling,
         n_slots=_INFO.n_slots,

@@ -28,6 +28,7 @@ def facts(**changes):
         "n_tokens": 100,
         "tokenize": lambda text: [ord(c) % 100 for c in text.strip()],
         "detokenize": lambda ids: bytes(ids),
+        "piece": lambda token: bytes([token]),
         "sampling": SamplingParams(),
     }
     return ModelFacts(**{**known, **changes})

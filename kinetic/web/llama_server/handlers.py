@@ -177,7 +177,7 @@ class TokenizeHandler(NativeHandler):
         self.send_json({"tokens": await self.service.run(work)})
 
     def _piece(self, token: int) -> str | list[int]:
-        piece = self.service.facts.detokenize([token])
+        piece = self.service.facts.piece(token)
         try:
             return piece.decode()
         except UnicodeDecodeError:

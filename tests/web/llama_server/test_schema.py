@@ -17,6 +17,7 @@ FACTS = ModelFacts(
     n_tokens=1000,
     tokenize=lambda text: [ord(c) % 1000 for c in text],
     detokenize=bytes,
+    piece=lambda token: bytes([token]),
     sampling=SamplingParams(temperature=0.3),
     n_slots=4,
     max_tokens=77,

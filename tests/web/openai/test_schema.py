@@ -14,6 +14,7 @@ FACTS = ModelFacts(
     n_tokens=1000,
     tokenize=lambda text: [ord(c) % 1000 for c in text],
     detokenize=lambda ids: bytes(ids),
+    piece=lambda token: bytes([token]),
     sampling=SamplingParams(temperature=0.3),
     n_slots=4,
 )
