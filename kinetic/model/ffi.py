@@ -208,6 +208,7 @@ class Model:
         self.has_encoder = bool(lib.llama_model_has_encoder(handle))
         self.has_decoder = bool(lib.llama_model_has_decoder(handle))
         self.vocab_type = int(lib.llama_vocab_type(self._vocab))
+        self.is_bytewise = self.vocab_type == lib.LLAMA_VOCAB_TYPE_BPE
         self.bos = int(lib.llama_vocab_bos(self._vocab))
         self.eos = int(lib.llama_vocab_eos(self._vocab))
         self.sep = int(lib.llama_vocab_sep(self._vocab))
@@ -266,7 +267,7 @@ class Model:
         tokenizing.check_length(chars)
         if self.vocab_type == lib.LLAMA_VOCAB_TYPE_SPM:
             tokenizing.check_bytewise(chars, len(text), self._characters)
-        if self.vocab_type != lib.LLAMA_VOCAB_TYPE_BPE:
+        if not self.is_bytewise:
             return 0
         return tokenizing.pre_tokenizer_stack(chars, self._pre_tokenizer)
 

@@ -55,6 +55,28 @@ class Vocab:
         self._newline = tuple(line)
         plain = [model.piece(t, special=False) for t in everyone]
         self._plain = tuple(plain)
+        self._lost = _bytes_without_token(self._plain) if model.is_bytewise else None
+
+    def _tokens(
+        self, text: str, *, add_special: bool, parse_special: bool
+    ) -> list[int]:
+        """The engine's ids of a text; raises RequestError for what it would drop."""
+        raw = text.encode()
+        if self._lost is not None and self._lost.search(raw):
+            for char in sorted(set(text)):
+                self._check_spelt(char)
+        return self._model.tokenize(
+            raw, add_special=add_special, parse_special=parse_special
+        )
+
+    def _check_spelt(self, char: str) -> None:
+        raw = char.encode()
+        ids = self._model.tokenize(raw, add_special=False, parse_special=False)
+        if b"".join(map(self.full_piece, ids)) != raw:
+            raise RequestError(
+                f"has the character U+{ord(char):04X}, which this model's vocabulary"
+                " cannot spell"
+            )
 
     def _decode(self, token: int) -> str:
         return self._model.piece(token, special=True).decode("utf-8", "replace")
@@ -84,9 +106,7 @@ class Vocab:
 
     def tokenize(self, text: str, *, add_special: bool = False) -> list[int]:
         """Token ids of text whose markers are special."""
-        return self._model.tokenize(
-            text.encode(), add_special=add_special, parse_special=True
-        )
+        return self._tokens(text, add_special=add_special, parse_special=True)
 
     def tokenize_plain(self, text: str, *, add_special: bool = False) -> list[int]:
         """Token ids of text in which no marker is special.
@@ -130,8 +150,8 @@ class Vocab:
             if i > 0 and self._adds_space:
                 ids += self._behind(part, parse_special=parse_special)
                 continue
-            ids += self._model.tokenize(
-                part.encode(),
+            ids += self._tokens(
+                part,
                 add_special=add_special and i == 0,
                 parse_special=parse_special,
             )
@@ -193,6 +213,18 @@ class Vocab:
             pieces.append(piece.removeprefix(b" ") if begins and not is_mark else piece)
             begins = self._adds_space and is_mark
         return b"".join(pieces)
+
+
+def _bytes_without_token(pieces: Iterable[bytes]) -> re.Pattern[bytes] | None:
+    """Finds bytes that the engine may drop: they are no token.
+
+    None where there are none, and for vocabularies that do not spell bytes at all.
+    """
+    known = {piece[0] for piece in pieces if len(piece) == 1}
+    missing = bytes(set(range(256)) - known)
+    if not missing or not known.issuperset(range(0x20, 0x7F)):
+        return None
+    return re.compile(b"[" + re.escape(missing) + b"]")
 
 
 def _alternation(texts: Iterable[str]) -> re.Pattern[str]:

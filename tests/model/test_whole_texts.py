@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
+from kinetic.errors import RequestError
 from kinetic.loading import chat_template
 from kinetic.model import ffi
 from kinetic.model.engine import EngineOptions, LlamaEngine
@@ -58,3 +59,23 @@ def test_the_text_of_a_texts_ids_is_that_text(vocabularies, text):
         # Phi-3's file says that blanks behind some of its markers belong to them.
         if name != "phi-3":
             assert vocab.detokenize(vocab.tokenize(text)).decode() == kept, name
+
+
+def test_a_character_that_the_vocabulary_cannot_spell_is_refused(smollm2_path):
+    model = ffi.Model(smollm2_path, vocab_only=True)
+    try:
+        vocab = Vocab(model)
+        reads = (
+            vocab.tokenize,
+            vocab.tokenize_plain,
+            vocab.tokenize_prompt,
+            lambda text: vocab.tokenize_guarded(text, None),
+        )
+        for read in reads:
+            for char in ("\x04", "\U00040000"):
+                with pytest.raises(RequestError, match=f"has.*U\\+{ord(char):04X}"):
+                    read(f"é 🦊{char} é")
+            text = "\0\x01 é漢 🦊 \ufeff"
+            assert vocab.detokenize(read(text)).decode() == text
+    finally:
+        model.close()
