@@ -444,7 +444,7 @@ def serve_options(arguments: argparse.Namespace) -> ServeOptions:
         max_body_bytes=named.get("max_body", 32) * MIB,
         api_keys=_keys(named.get("api_key", []), named.get("api_key_file")),
         cors_origins=tuple(named.get("cors_origin", [])),
-        chat_template=_text(arguments.chat_template_file),
+        chat_template=_template(arguments.chat_template_file),
         cache_ram_bytes=_mib(named.get("cache_ram")),
         cache_dir=named.get("cache_dir"),
         cache_disk_bytes=_mib(named.get("cache_disk")),
@@ -511,6 +511,13 @@ def _text(path: Path | None) -> str | None:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(f"cannot read {path}: {error}") from error
+
+
+def _template(path: Path | None) -> str | None:
+    text = _text(path)
+    if text is not None and not text.strip():
+        raise ModelError(f"{path} holds no chat template: it is empty")
+    return text
 
 
 def _keys(given: list[str], file: Path | None) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinetic.loading import load
+from kinetic.loading import load, template_note
 from kinetic.model import ffi
 from kinetic.model.engine import MIB, free_memory, sequence_bytes
 
@@ -36,6 +36,7 @@ def report(options: ServeOptions) -> str:
             ("memory", f"{free // MIB} MiB free before loading"),
             ("", f"{info.size_bytes // MIB} MiB for the weights"),
             ("", f"{per_slot // MIB} MiB for each slot's full context"),
+            ("template", template_note(loaded.template) or "the model's, or as given"),
             ("family", f"{loaded.template.family} calls"),
         ]
         if loaded.projector is not None:

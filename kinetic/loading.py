@@ -176,6 +176,8 @@ def _describe(
     remembered = " (remembered)" if verdict.is_remembered else ""
     _log.info("plan: %s, %s%s", plan.name, verdict.reason, remembered)
     template = chat_template(engine, options.chat_template)
+    if engine.kind == "text" and (note := template_note(template)):
+        _log.warning("chat template: %s", note)
     info = model_info(engine, options, template, plan, verdict)
     if projector is not None:
         path = str(projector.path)
@@ -199,8 +201,9 @@ def chat_template(engine: LlamaEngine, given: str | None) -> ChatTemplate:
     """The model's chat template, or the one given in its place."""
     vocab = engine.vocab
     metadata = engine.metadata
-    source = given or metadata.get("tokenizer.chat_template")
-    tool_use = None if given else metadata.get("tokenizer.chat_template.tool_use")
+    own = given is None
+    source = metadata.get("tokenizer.chat_template") if own else given
+    tool_use = metadata.get("tokenizer.chat_template.tool_use") if own else None
     known = {text for family in FAMILIES for text in markers(family)}
     structural = [
         text
@@ -211,12 +214,21 @@ def chat_template(engine: LlamaEngine, given: str | None) -> ChatTemplate:
     structural += MARKERS
     return ChatTemplate(
         source,
-        tool_use_source=tool_use,
+        tool_use_source=tool_use or None,
         bos_token=vocab.text(vocab.bos),
         eos_token=vocab.text(vocab.eos),
         guarded=vocab.control_texts,
         structural=structural,
     )
+
+
+def template_note(template: ChatTemplate) -> str | None:
+    """What an operator should know of a template that is not what one expects."""
+    if template.is_empty:
+        return "empty, so chats are refused; --chat-template-file gives another"
+    if not template.is_own:
+        return "none in the file, so ChatML is used; --chat-template-file gives another"
+    return None
 
 
 def state_rules(engine: LlamaEngine) -> StateRules:

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter
+from gguf import (
+    GGML_QUANT_SIZES,
+    GGMLQuantizationType,
+    GGUFValueType,
+    GGUFWriter,
+)
 from gguf.quants import quantize
 
 
@@ -76,7 +81,8 @@ def _add(writer: GGUFWriter, key: str, value: MetaValue) -> None:
         case float():
             writer.add_float32(key, value)
         case str():
-            writer.add_string(key, value)
+            # `add_string` leaves an empty one out.
+            writer.add_key_value(key, value, GGUFValueType.STRING)
         case _:
             writer.add_array(key, list(value))
 

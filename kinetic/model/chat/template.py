@@ -9,6 +9,7 @@ no threads, no engine. Any thread may render.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -33,6 +34,8 @@ CHATML: Final = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 """Used for models without a template of their own."""
+
+_COMMENT: Final = re.compile(r"\{#.*?#\}", re.DOTALL)
 
 _RESERVED: Final = frozenset(
     (
@@ -69,6 +72,7 @@ class _Variant:
     printer: Printer
     profile: Profile
     guard: Guard
+    is_empty: bool
 
 
 class ChatTemplate:
@@ -100,6 +104,8 @@ class ChatTemplate:
         markers = (tuple(guarded), tuple(structural))
         self.source: str = CHATML if source is None else source
         """The template that is used."""
+        self.is_own: bool = source is not None
+        """Whether it is the model's, or one given in its place; else ChatML."""
         self._plain = _load(self.source, constants, markers)
         self._with_tools = self._plain
         if tool_use_source is not None:
@@ -114,6 +120,11 @@ class ChatTemplate:
             self._plain.profile.think_tags or self._with_tools.profile.think_tags
         )
         """The opening and the closing tag of the model's thoughts."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the template prints nothing, of no conversation without tools."""
+        return self._plain.is_empty
 
     @property
     def knows_think(self) -> bool:
@@ -151,6 +162,12 @@ class ChatTemplate:
             TemplateError: The conversation cannot be printed; the text says why.
         """
         variant = self._with_tools if tools else self._plain
+        if variant.is_empty:
+            raise TemplateError(
+                "the model's chat template is empty, so no messages can be printed:"
+                " start the server with --chat-template-file",
+                param="messages",
+            )
         try:
             return _render(
                 variant,
@@ -193,7 +210,8 @@ def _load(
     except Fault as fault:
         raise TemplateError(str(fault)) from fault
     guard = Guard(*markers, profile.think_tags or ())
-    return _Variant(printer, profile, guard)
+    is_empty = not _COMMENT.sub("", source).strip()
+    return _Variant(printer, profile, guard, is_empty)
 
 
 def _with_prefill(turns: tuple[Turn, ...], *, is_wanted: bool) -> tuple[Turn, ...]:
