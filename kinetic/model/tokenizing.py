@@ -5,15 +5,17 @@ for every character of a match: 320 bytes of stack each (measured with all of th
 match goes over blanks and letters alike in some, so all that can be said of its end is
 that a line break before an ASCII character that is no blank is always one.
 
-A few look at the rest of a run again at each of its characters, and SentencePiece at
-all of its output for each character that it spells in bytes. These take seconds for a
-thousandth of the largest body, and native code cannot be interrupted.
+A few look at the rest of a run again at each of its characters, SentencePiece at all of
+its output for each character that it spells in bytes, and all at every marker found so
+far for each one more. These take seconds for a thousandth of the largest body, and
+native code cannot be interrupted.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kinetic.errors import RequestError
@@ -35,6 +37,9 @@ STACK_BASE: Final = 1 << 20
 
 MOST_BYTEWISE: Final = 50_000_000_000
 """Characters spelt in bytes, times the bytes of the text: about 5 s."""
+
+MOST_MARKS: Final = 50_000
+"""Their square is what they take: 7 s."""
 
 _LINE = re.compile(r"\n(?=[!-~])")
 
@@ -74,6 +79,15 @@ def pre_tokenizer_stack(text: str, pre: str) -> int:
                 f" {most}"
             )
     return STACK_BASE + STACK_PER_CHAR * longest
+
+
+def check_marks(text: str, mark: re.Pattern[str]) -> None:
+    """Raise RequestError for more tokens that text is cut at than are soon found."""
+    found = sum(1 for _ in islice(mark.finditer(text), MOST_MARKS + 1))
+    if found > MOST_MARKS:
+        raise RequestError(
+            f"has more than {MOST_MARKS} markers and other tokens that text is cut at"
+        )
 
 
 def check_bytewise(text: str, n_bytes: int, known: Collection[str]) -> None:

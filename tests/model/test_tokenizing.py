@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from kinetic.errors import Overloaded, RequestError
-from kinetic.model import deep_stack, ffi, tokenizing
+from kinetic.model import deep_stack, ffi, tokenizing, vocab as vocab_module
 from kinetic.model.chat.template import ChatTemplate
+from kinetic.model.guidance import Tokens
 from kinetic.model.prompt import PromptBuilder
 from kinetic.model.ranking import PairInputs, PairMarkers
 from kinetic.model.tokenizing import STACK_BASE, STACK_PER_CHAR
@@ -110,6 +111,40 @@ def test_a_sentencepiece_text_of_unknown_characters_is_refused(vocab_dir):
         assert len(vocab.tokenize("🦊" * 20_000)) > 80_000
         with pytest.raises(RequestError, match="vocabulary does not know"):
             vocab.tokenize("🦊" * 200_000)
+    finally:
+        model.close()
+
+
+def test_markers_that_take_too_long_are_refused(vocab_dir):
+    model = ffi.Model(vocab_dir / "ggml-vocab-qwen2.gguf", vocab_only=True)
+    try:
+        vocab = Vocab(model)
+        assert len(vocab.tokenize("<|im_end|>" * 5_000)) == 5_000
+        for text in ("<|im_end|>" * 50_001, "<|im_start|>x<|im_end|>" * 30_000):
+            with pytest.raises(RequestError, match="more than 50000 markers"):
+                vocab.tokenize(text)
+            assert len(vocab.tokenize_plain(text)) > 200_000
+    finally:
+        model.close()
+
+
+def test_thousands_of_markers_are_looked_for_quickly():
+    markers = [f"<unused{i}>" for i in range(6_000)]
+    pattern = vocab_module._alternation([*markers, "<unused", "<", "a\n"])
+    start = time.process_time()
+    text = "<unused" * 100_000 + "<unused5999><unused6000>a\na"
+    found = pattern.findall(text)
+    assert time.process_time() - start < 2
+    assert found[99_998:] == ["<unused"] * 2 + ["<unused5999>", "<unused", "a\n"]
+    assert vocab_module._alternation([]).search(text) is None
+
+
+def test_a_grammars_text_may_be_what_no_prompt_may(superbpe):
+    model = ffi.Model(pre_tokenizers.vocabulary("superbpe"), vocab_only=True)
+    try:
+        tokens = Tokens(model, superbpe)
+        ids = tokens.canonical(DIGITS.encode())
+        assert b"".join(tokens.pieces[i] for i in ids) == DIGITS.encode()
     finally:
         model.close()
 
