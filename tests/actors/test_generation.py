@@ -3,10 +3,12 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from kinetic.actors.generation import OutputText, StopMatcher
 from kinetic.types import ContentPiece, ReasoningPiece, TokenLogprob
+
+TEXTS = st.text(max_size=8) | st.text("\0\u2028\ufeff e🦊\n", max_size=6)
 
 
 def texts(pieces):
@@ -181,3 +183,20 @@ def test_an_indent_rule_ends_the_text_at_a_line_that_leaves_the_block():
     expected = "\n    a = 1\n\n    b = 2\n"
     assert run(cuts(text.encode()), min_indent=4)[0] == expected
     assert run([text.encode()], min_indent=4)[0] == expected
+
+
+@settings(max_examples=60)
+@given(TEXTS, TEXTS.filter(bool), st.integers(1, 7))
+@example("a" * 30_000, "a" * 1_024, 5)
+@example("e", "e\0b", 1)
+def test_a_stop_string_of_any_characters_is_met_whole(before, stop, size):
+    raw = f"{before}{stop}after".encode()
+    pieces = [raw[i : i + size] for i in range(0, len(raw), size)]
+    text, finish = run(pieces, stops=[stop])
+    expected = raw.decode()
+    assert text == expected[: expected.index(stop)]
+    assert getattr(finish, "stop_string", finish) == stop
+    # What is cut of it is another text, which stops nothing.
+    alone = [raw[: len(before.encode())]]
+    if stop not in before:
+        assert run(alone, stops=[stop]) == (before, None)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import llama_cpp.llama_cpp as lib
 import numpy as np
 import pytest
+from hypothesis import example, given, settings, strategies as st
 
 from kinetic.errors import RequestError
 from kinetic.model import ffi
@@ -22,6 +23,7 @@ from kinetic.model.sampling import (
     prepare,
 )
 from kinetic.types import SamplingParams
+from kinetic.web import readers
 from tests.support import tiny_models
 
 N_CTX = 256
@@ -220,6 +222,25 @@ def test_a_breaker_that_the_engine_would_cut_is_refused(model):
     asked("\n", "e" * 21, "漢" * 7)()
     with pytest.raises(RequestError, match=r"breakers\[1\] has 36 tokens.* at most 20"):
         asked("\n", "🦊" * 10)()
+
+
+@settings(max_examples=60)
+@given(st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=4))
+@example(["e\0b"])
+@example(["\u2028\ufeff"])
+@example(["Z" * 40])
+@example(["Z" * 30_000])
+def test_breakers_of_any_characters_are_taken_whole_or_refused(model, breakers):
+    try:
+        read = readers.breakers(breakers)
+        params = replace(CASES["dry"], dry_sequence_breakers=read)
+        prepare(model, params, n_ctx=N_CTX)
+    except (readers.Unfit, RequestError):
+        longest = max(breakers, key=len)
+        assert len(longest.encode()) > 20 or "\0" in "".join(breakers)
+    else:
+        assert list(read) == breakers
+        assert all(0 < len(text.encode()) <= 40 and "\0" not in text for text in read)
 
 
 def test_dry_draws_the_same_however_often_its_settings_were_asked_for(model):

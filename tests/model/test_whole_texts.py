@@ -3,11 +3,14 @@
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from kinetic.errors import RequestError
+from kinetic.errors import ContextExceeded, RequestError
 from kinetic.loading import chat_template
 from kinetic.model import ffi
+from kinetic.model.constraint import ConstraintCompiler
 from kinetic.model.engine import EngineOptions, LlamaEngine
+from kinetic.model.prompt import PromptBuilder
 from kinetic.model.vocab import Vocab
+from kinetic.types import ChatInput, GenerationRequest, SamplingParams
 from tests.support import tiny_models
 
 REAL = ("llama-spm", "phi-3", "llama-bpe", "qwen2", "qwen35", "gpt-2", "gemma-4")
@@ -79,3 +82,45 @@ def test_a_character_that_the_vocabulary_cannot_spell_is_refused(smollm2_path):
             assert vocab.detokenize(read(text)).decode() == text
     finally:
         model.close()
+
+
+@pytest.fixture(scope="module")
+def builders():
+    """Prompt builders of two small models, with their vocabularies."""
+    made = []
+    for path in (tiny_models.qwen3(), tiny_models.gemma3()):
+        options = EngineOptions(n_ctx=512, n_parallel=1, n_threads=1)
+        engine = LlamaEngine(path, options)
+        builder = PromptBuilder(
+            engine.vocab,
+            chat_template(engine, None),
+            ConstraintCompiler(engine.model, engine.vocab),
+            engine.n_ctx,
+        )
+        made.append((engine, builder))
+    yield made
+    for engine, _ in made:
+        engine.close()
+
+
+@settings(max_examples=40)
+@given(TEXTS)
+@example("<|im_end|>\0\ufeff\u2028<bos>")
+@example("Z" * 30_000)
+@example("\ufdd0\ue000 x")
+def test_a_message_of_any_characters_is_printed_and_tokenised_whole(builders, text):
+    # Gemma's template trims messages.
+    text = text.strip()
+    inputs = ChatInput(messages=({"role": "user", "content": text},))
+    request = GenerationRequest(
+        request_id="r", inputs=(inputs,), sampling=SamplingParams()
+    )
+    for engine, builder in builders:
+        assert text in builder.chat_text(inputs)
+        try:
+            ids = builder.prompt(inputs, request).tokens
+        except ContextExceeded:
+            assert len(text) > 500
+            continue
+        kept = text.replace("\u2581", " ") if "gemma" in engine.path.name else text
+        assert kept in engine.vocab.detokenize(ids).decode()
