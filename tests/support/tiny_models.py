@@ -280,6 +280,12 @@ def with_template(source: str | None, name: str | None = None) -> Path:
     return replace(_QWEN3, name="qwen3-template", metadata=metadata).build()
 
 
+def with_pre_tokenizer(name: str) -> Path:
+    """`qwen3` whose texts are split as the engine's pre-tokenizer `name` does."""
+    metadata = {**_QWEN3.metadata, "tokenizer.ggml.pre": name}
+    return replace(_QWEN3, name="qwen3-pre", metadata=metadata).build()
+
+
 GENERATORS: Mapping[str, Callable[[], Path]] = MappingProxyType(
     {
         function.__name__: function
