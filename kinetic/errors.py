@@ -50,7 +50,13 @@ def about(param: str) -> Iterator[None]:
 
 
 class ContextExceeded(RequestError):
-    """A prompt of `n_prompt` tokens where `n_ctx` is the context's length."""
+    """A prompt of `n_prompt` tokens where `n_ctx` is the context's length.
+
+    Clients that shorten and ask again tell this error by its words more often than by
+    its code: Anthropic's "prompt is too long: N tokens", llama-server's "exceeds the
+    available context size" and OpenAI's "this model's maximum context length is N
+    tokens" are all in it.
+    """
 
     def __init__(
         self,
@@ -61,10 +67,9 @@ class ContextExceeded(RequestError):
         is_estimate: bool = False,
     ) -> None:
         about = "about " if is_estimate else ""
+        said = _too_long("prompt", f"{about}{n_prompt}", n_ctx)
         super().__init__(
-            f"the prompt has {about}{n_prompt} tokens and the context holds {n_ctx},"
-            " one of which must stay free for the answer",
-            param=param,
+            f"{said}, one of which must stay free for the answer", param=param
         )
         self.n_prompt = n_prompt
         self.n_ctx = n_ctx
@@ -78,9 +83,14 @@ class InputTooLong(ContextExceeded):
     ) -> None:
         super().__init__(n_prompt=n_prompt, n_ctx=n_ctx, param=param)
         subject = f"{param} with {beside}" if beside else param
-        self.args = (
-            f"{subject} has {n_prompt} tokens; the model reads at most {n_ctx}",
-        )
+        self.args = (_too_long(subject, f"{n_prompt}", n_ctx),)
+
+
+def _too_long(subject: str, count: str, n_ctx: int) -> str:
+    return (
+        f"{subject} is too long: {count} tokens, which exceeds the available context"
+        f" size; this model's maximum context length is {n_ctx} tokens"
+    )
 
 
 class UnsupportedFeature(RequestError):

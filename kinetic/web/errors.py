@@ -20,6 +20,8 @@ from kinetic.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+TOO_LONG_CODE = "context_length_exceeded"
+
 
 @dataclass(kw_only=True, eq=False)
 class HttpError(Exception):
@@ -49,7 +51,7 @@ def to_http(error: BaseException) -> HttpError:
                 message=str(error),
                 kind="exceed_context_size_error",
                 param=error.param,
-                code="context_length_exceeded",
+                code=TOO_LONG_CODE,
                 extra={"n_prompt_tokens": error.n_prompt, "n_ctx": error.n_ctx},
             )
         case ModelNotFound():
@@ -109,6 +111,12 @@ def openai_body(error: HttpError) -> dict[str, Any]:
     }
 
 
+OLLAMA_TOO_LONG = "the input length exceeds the context length"
+"""Ollama's words, which its clients look for."""
+
+
 def ollama_body(error: HttpError) -> dict[str, Any]:
     """Ollama's shape: one string."""
+    if error.code == TOO_LONG_CODE:
+        return {"error": f"{OLLAMA_TOO_LONG}: {error.message}"}
     return {"error": error.message}

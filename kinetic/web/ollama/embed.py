@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from kinetic.types import VectorJob
 
-TOO_LONG = "the input length exceeds the context length"
-"""Ollama's words, which clients look for."""
-
 
 def _as_given(value: object) -> object:
     """A field whose form is checked where it is put to use."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kinetic.errors import InputTooLong, RequestError, UnsupportedFeature
+from kinetic.errors import UnsupportedFeature
 from kinetic.web.base import ApiHandler, new_id
 from kinetic.web.ollama import embed
 from kinetic.web.ollama.handlers import OllamaHandler, other_route
@@ -46,11 +46,7 @@ class EmbedHandler(OllamaHandler, VectorHandler):
         if wanted.request is None:
             self.send_json(self.written(wanted, None, [], model, 0.0))
             return
-        try:
-            job = await service.prepare_vectors(wanted.request)
-        except InputTooLong as error:
-            message = f"{embed.TOO_LONG}: {error}"
-            raise RequestError(message, param=error.param) from error
+        job = await service.prepare_vectors(wanted.request)
         await self.answer(
             job,
             lambda vectors: self.written(

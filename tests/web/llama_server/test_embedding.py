@@ -130,7 +130,8 @@ def test_a_long_text_is_told_as_llama_server_does():
         assert answer.status == 400
         assert json.loads(answer.body)["error"] == {
             "code": 400,
-            "message": "content has 13 tokens; the model reads at most 8",
+            "message": "content is too long: 13 tokens, which exceeds the available"
+            " context size; this model's maximum context length is 8 tokens",
             "type": "exceed_context_size_error",
             "n_prompt_tokens": 13,
             "n_ctx": 8,

@@ -123,8 +123,9 @@ def test_long_texts_are_cut_or_refused_in_ollamas_words():
     status, answer = ask("/api/embed", {**long, "truncate": False})
     assert status == 400
     assert answer == {
-        "error": "the input length exceeds the context length: input[1] has 13 tokens;"
-        " the model reads at most 8"
+        "error": "the input length exceeds the context length: input[1] is too"
+        " long: 13 tokens, which exceeds the available context size; this model's"
+        " maximum context length is 8 tokens"
     }
     status, _ = ask("/api/embeddings", {"model": "tiny", "prompt": "much too long"})
     assert status == 400
