@@ -312,7 +312,12 @@ def vector_inputs(engine: LlamaEngine) -> VectorInputs | None:
     """What makes inputs of texts; None for other than embedding models."""
     if engine.kind != "embedding":
         return None
-    return VectorInputs(engine.vocab, engine.n_ctx)
+    return VectorInputs(
+        engine.vocab,
+        engine.n_ctx,
+        n_vector=engine.n_vector,
+        is_pooled=engine.serving.pooling != "none",
+    )
 
 
 def pair_inputs(engine: LlamaEngine) -> PairInputs | None:

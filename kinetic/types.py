@@ -273,6 +273,8 @@ class VectorJob:
     request_id: str
     inputs: tuple[tuple[int, ...], ...]
     """Checked token ids, at least one each, none longer than the context."""
+    n_numbers: int = 0
+    """How many numbers the answer has."""
     arrived_s: float = 0.0
     """When the request came, on the monotonic clock."""
 
@@ -280,6 +282,14 @@ class VectorJob:
     def n_tokens(self) -> int:
         """Tokens of all inputs together."""
         return sum(map(len, self.inputs))
+
+    @property
+    def n_bytes(self) -> int:
+        """About what the request holds in memory while it is open.
+
+        A token id is a Python integer and its place in a tuple, a number a float32.
+        """
+        return 40 * self.n_tokens + 4 * self.n_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kinetic.actors.messages import VectorSink
     from kinetic.types import VectorJob
+
+OPEN_BYTES_MAX = 512 << 20
+"""Of all open requests together; the largest that is taken has some 110 MiB."""
 
 
 @dataclass(slots=True, eq=False)
@@ -21,6 +24,11 @@ class OpenRequest:
     n_ended: int = 0
     is_given_up: bool = False
     has_failed: bool = False
+    n_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Count once what it holds."""
+        self.n_bytes = self.job.n_bytes
 
     @property
     def is_over(self) -> bool:
@@ -31,11 +39,12 @@ class OpenRequest:
 class Turns:
     """Requests take turns, one input each, so that a short one waits for no long one.
 
-    Bounded by requests: how many of them may be open at once.
+    Bounded by requests, how many of them may be open at once, and by what they hold.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, most_bytes: int = OPEN_BYTES_MAX) -> None:
         self._limit = limit
+        self._most_bytes = most_bytes
         self._line: deque[OpenRequest] = deque()
 
     def __len__(self) -> int:
@@ -46,9 +55,11 @@ class Turns:
         """Requests of which no input has been begun."""
         return sum(request.n_begun == 0 for request in self._line)
 
-    def has_room(self) -> bool:
+    def has_room(self, request: OpenRequest) -> bool:
         """Whether one more request may come."""
-        return len(self._line) <= self._limit
+        n_bytes = sum(other.n_bytes for other in self._line)
+        fits = not self._line or n_bytes + request.n_bytes <= self._most_bytes
+        return fits and len(self._line) <= self._limit
 
     def add(self, request: OpenRequest) -> None:
         """Put a request at the end of the round."""

@@ -69,7 +69,7 @@ class VectorDesk:
         if self._is_draining:
             self._drop(request, ShuttingDown("the server is stopping"), "stopping")
             return
-        if not self._turns.has_room():
+        if not self._turns.has_room(request):
             error = Overloaded(f"{len(self._turns)} requests are waiting already")
             self._drop(request, error, "overloaded")
             return

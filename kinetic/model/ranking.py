@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kinetic.errors import InputTooLong, ModelError, RequestError, about
 from kinetic.model.chat.guard import MarkerIndex, free_characters
+from kinetic.model.vector_limits import check_tokens
 from kinetic.types import VectorJob
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kinetic.model.vocab import Vocab
     from kinetic.types import RankRequest
@@ -85,15 +87,15 @@ class PairInputs:
         Raises RequestError naming the document, and InputTooLong with both numbers.
         """
         inputs = []
-        query = request.query
+        n_tokens = 0
         with about("query"):
-            self._vocab.tokenize_plain(query)
+            tokens_of = self._beside(request.query)
         for i, document in enumerate(request.documents):
             where = f"{request.param}[{i}]"
             with about(where):
-                tokens = self._tokens(query, document)
+                tokens = tokens_of(document)
             if len(tokens) > self._n_ctx and request.truncate:
-                tokens = self._cut(query, document)
+                tokens = self._cut(tokens_of, document)
             if len(tokens) > self._n_ctx:
                 raise InputTooLong(
                     n_prompt=len(tokens), n_ctx=self._n_ctx, param=where, beside="query"
@@ -101,38 +103,35 @@ class PairInputs:
             if not tokens:
                 message = f"{where} and the query hold no text the model has tokens for"
                 raise RequestError(message, param=where)
+            n_tokens += len(tokens)
+            check_tokens(n_tokens, request.param)
             inputs.append(tuple(tokens))
         return VectorJob(
             request_id=request.request_id,
             inputs=tuple(inputs),
+            n_numbers=len(inputs),
             arrived_s=request.arrived_s,
         )
 
-    def _tokens(self, query: str, document: str) -> list[int]:
-        if self._template is None:
-            return self._pair(query, document)
-        return self._rendered(self._template, query, document)
+    def _beside(self, query: str) -> Callable[[str], list[int]]:
+        """What makes an input of each document; reads the query once where it can."""
+        markers, read = self._markers, self._vocab.tokenize_plain
+        # Also in front of a template: what is wrong with the query is told of it alone.
+        head = [*markers.before, *read(query), *markers.between]
+        if self._template is not None:
+            return partial(self._rendered, self._template, query)
+        return lambda document: [*head, *read(document), *markers.after]
 
-    def _cut(self, query: str, document: str) -> list[int]:
+    def _cut(self, tokens_of: Callable[[str], list[int]], document: str) -> list[int]:
         """As much of the document's beginning as fits; too long is the query alone."""
         least, most = 0, len(document)
         while least < most:
             middle = (least + most + 1) // 2
-            if len(self._tokens(query, document[:middle])) <= self._n_ctx:
+            if len(tokens_of(document[:middle])) <= self._n_ctx:
                 least = middle
             else:
                 most = middle - 1
-        return self._tokens(query, document[:least])
-
-    def _pair(self, query: str, document: str) -> list[int]:
-        markers = self._markers
-        return [
-            *markers.before,
-            *self._vocab.tokenize_plain(query),
-            *markers.between,
-            *self._vocab.tokenize_plain(document),
-            *markers.after,
-        ]
+        return tokens_of(document[:least])
 
     def _rendered(self, template: str, query: str, document: str) -> list[int]:
         """Both texts in the template, tokenised as one: words join over its edges.

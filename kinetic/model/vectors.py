@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinetic.errors import InputTooLong, RequestError, about
+from kinetic.model.vector_limits import check_numbers, check_tokens
 from kinetic.types import VectorJob
 
 if TYPE_CHECKING:
@@ -20,9 +21,14 @@ class VectorInputs:
     Thread: any; nothing is changed after construction.
     """
 
-    def __init__(self, vocab: Vocab, n_ctx: int) -> None:
+    def __init__(
+        self, vocab: Vocab, n_ctx: int, *, n_vector: int, is_pooled: bool = True
+    ) -> None:
+        """`n_vector` is a vector's length; without pooling each token has one."""
         self._vocab = vocab
         self._n_ctx = n_ctx
+        self._n_vector = n_vector
+        self._is_pooled = is_pooled
         around = vocab.tokenize("", add_special=True)
         n_head = 1 if vocab.add_bos else 0
         self._head = around[:n_head]
@@ -34,6 +40,7 @@ class VectorInputs:
         Raises RequestError naming the item, and InputTooLong with both numbers.
         """
         inputs = []
+        n_tokens = 0
         for i, given in enumerate(request.inputs):
             where = f"{request.param}[{i}]" if request.is_list else request.param
             tokens = self._tokens(given, where)
@@ -43,10 +50,15 @@ class VectorInputs:
                         n_prompt=len(tokens), n_ctx=self._n_ctx, param=where
                     )
                 tokens = self._cut(tokens)
+            n_tokens += len(tokens)
+            check_tokens(n_tokens, request.param)
             inputs.append(tuple(tokens))
+        n_vectors = len(inputs) if self._is_pooled else n_tokens
+        check_numbers(n_vectors * self._n_vector, request.param)
         return VectorJob(
             request_id=request.request_id,
             inputs=tuple(inputs),
+            n_numbers=n_vectors * self._n_vector,
             arrived_s=request.arrived_s,
         )
 
@@ -58,15 +70,18 @@ class VectorInputs:
         return list(given)
 
     def _text(self, text: str, where: str) -> list[int]:
-        if not text:
-            raise RequestError(f"{where} is an empty string", param=where)
         # Markers in the text are markers, as for llama-server and the tokenizers that
         # these models were published with: users end queries with one themselves.
         with about(where):
             tokens = self._vocab.tokenize(text, add_special=True)
         tokens = without_repeats(tokens, self._head, self._tail)
         if not tokens:
-            message = f"{where} holds no text that the model has tokens for"
+            # An empty text is what stands around it, as for llama-server: one of them
+            # must not cost a client the other texts of its batch.
+            message = (
+                f"{where} is {'blank' if text else 'an empty string'}, for which this"
+                " model has no tokens"
+            )
             raise RequestError(message, param=where)
         return tokens
 

@@ -9,9 +9,8 @@ from kinetic.errors import RequestError, UnsupportedFeature
 from kinetic.types import ModelInfo
 from kinetic.web.readers import shown
 
-INPUTS_MAX = 256
-MANY_INPUTS_MAX = 2048
-"""On routes whose own servers have no limit: a body for each takes seconds to write."""
+INPUTS_MAX = 2048
+"""As OpenAI's, up to which clients fill their batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Inputs:
     """Errors name an item of a list, or the one text."""
 
 
-def read_inputs(value: Any, *, param: str = "input", most: int = INPUTS_MAX) -> Inputs:
+def read_inputs(value: Any, *, param: str = "input") -> Inputs:
     """A text, a list of texts, a list of token ids, or a list of such lists.
 
     Texts and lists of ids may stand beside each other. Raises RequestError naming the
@@ -41,9 +40,7 @@ def read_inputs(value: Any, *, param: str = "input", most: int = INPUTS_MAX) -> 
         raise RequestError(f"{param} must not be an empty list", param=param)
     if _is_id(value[0]):
         return Inputs((_ids(value, param),), is_list=False)
-    if len(value) > most:
-        message = f"{param} holds {len(value)} inputs; at most {most} are taken"
-        raise RequestError(message, param=param)
+    check_count(len(value), param)
     items = tuple(_item(item, f"{param}[{i}]") for i, item in enumerate(value))
     return Inputs(items, is_list=True)
 
@@ -70,6 +67,13 @@ def _ids(values: list[Any], where: str) -> tuple[int, ...]:
             at = f"{where}[{i}]"
             raise RequestError(f"{at} must be a token id, not {shown(value)}", param=at)
     return tuple(values)
+
+
+def check_count(n_inputs: int, param: str) -> None:
+    """Raise RequestError for a list of too many inputs."""
+    if n_inputs > INPUTS_MAX:
+        message = f"{param} holds {n_inputs} inputs; at most {INPUTS_MAX} are taken"
+        raise RequestError(message, param=param)
 
 
 def check_dimensions(dimensions: int | None, info: ModelInfo) -> None:

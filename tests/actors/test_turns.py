@@ -75,10 +75,25 @@ def test_those_of_which_nothing_is_begun_wait():
 
 
 def test_the_line_has_room_for_its_limit_beside_the_one_that_runs():
-    turns = Turns(1)
-    assert turns.has_room()
+    turns, more = Turns(1), request("more", 1)
+    assert turns.has_room(more)
     turns.add(request("a", 5))
     turns.take()
-    assert turns.has_room()
+    assert turns.has_room(more)
     turns.add(request("b", 5))
-    assert not turns.has_room()
+    assert not turns.has_room(more)
+
+
+def test_what_open_requests_hold_in_memory_is_bounded_but_for_one_alone():
+    large = request("large", 25)
+    assert large.n_bytes == 1000
+    turns = Turns(8, most_bytes=2500)
+    for name in "abc":
+        assert turns.has_room(large) == (name != "c")
+        turns.add(request(name, 25))
+    assert Turns(8, most_bytes=10).has_room(large)
+
+
+def test_vectors_are_held_until_the_last_is_there():
+    job = VectorJob(request_id="a", inputs=((1, 2),), n_numbers=384)
+    assert OpenRequest(job=job, sink=_NoSink()).n_bytes == 2 * 40 + 384 * 4

@@ -129,11 +129,12 @@ def test_dimensions_cut_and_scale_again(served, client):
     assert np.allclose(found, whole[:64] / np.linalg.norm(whole[:64]), atol=1e-6)
 
 
-def test_256_inputs_are_answered_in_order(served):
-    texts = [f"number {n}" for n in range(256)]
+def test_2048_inputs_are_answered_in_order(served):
+    texts = ["" if n == 9 else f"number {n}" for n in range(2048)]
     found = bits(floats(served, {"input": texts}))
     assert found[17] == bits(floats(served, {"input": "number 17"}))[0]
-    assert found[255] == bits(floats(served, {"input": "number 255"}))[0]
+    assert found[2047] == bits(floats(served, {"input": "number 2047"}))[0]
+    assert found[9] == bits(floats(served, {"input": ""}))[0]
 
 
 def test_the_ollama_client_embeds(served, olla):
@@ -211,7 +212,7 @@ def test_a_text_model_names_its_own_routes(server, path, body):
 
 
 @pytest.mark.parametrize(
-    "value", ["", [], [""], ["a", "", None], [[]], [-1], [30_522], [[5], [2**40]]]
+    "value", [[], ["a", "", None], [[]], [-1], [30_522], [[5], [2**40]]]
 )
 def test_bad_inputs_are_a_400_and_nothing_breaks(served, value):
     answer = post(served, "/v1/embeddings", {"input": value})

@@ -109,9 +109,9 @@ def test_empty_texts_have_a_score(served):
     assert len(scores(served, ["", "a"])) == 2
 
 
-def test_256_documents_are_scored(served):
-    found = scores(served, [f"document {n}" for n in range(256)])
-    assert len(found) == 256
+def test_1000_documents_are_scored(served):
+    found = scores(served, [f"document {n}" for n in range(1000)])
+    assert len(found) == 1000
     assert found[31] == scores(served, ["document 31"])[0]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kinetic.errors import InputTooLong, ModelError, RequestError
-from kinetic.model import ffi
+from kinetic.model import ffi, vector_limits
 from kinetic.model.ranking import TEMPLATE_KEY, PairInputs, PairMarkers
 from kinetic.model.vocab import Vocab
 from kinetic.types import RankRequest
@@ -113,7 +113,7 @@ def test_the_document_that_does_not_fit_is_named_with_both_numbers(qwen3):
     error = caught.value
     assert error.n_ctx == 8
     assert error.n_prompt > 8
-    assert str(error).startswith("documents[1] with query has ")
+    assert str(error).startswith("documents[1] with query is too long")
 
 
 @pytest.mark.parametrize("layout", ["template", "pair"])
@@ -165,3 +165,14 @@ def test_the_files_own_template_holds_both_texts(qwen3):
     text = vocab.detokenize(ids).decode()
     assert "What is it?" in text
     assert "It is that." in text
+
+
+def test_a_request_is_bounded_by_the_tokens_of_all_its_pairs(bert, monkeypatch):
+    _, vocab = bert
+    builder = PairInputs(vocab, PairMarkers(before=(1,)), None, 64)
+    n_tokens = sum(map(len, built(builder, "a query", "one", "", "two")))
+    monkeypatch.setattr(vector_limits, "TOKENS_MAX", n_tokens)
+    assert len(built(builder, "a query", "one", "", "two")) == 3
+    with pytest.raises(RequestError, match=f"more than {n_tokens} tokens") as caught:
+        built(builder, "a query", "one", "", "two", "")
+    assert caught.value.param == "documents"

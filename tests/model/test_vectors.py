@@ -3,7 +3,7 @@
 import pytest
 
 from kinetic.errors import InputTooLong, RequestError
-from kinetic.model import ffi
+from kinetic.model import ffi, vector_limits
 from kinetic.model.vectors import VectorInputs, without_repeats
 from kinetic.model.vocab import Vocab
 from kinetic.types import VectorRequest
@@ -22,14 +22,14 @@ def minilm(minilm_dir):
     from scripts.minilm import all_minilm_l6_v2
 
     model, vocab = vocab_of(all_minilm_l6_v2())
-    yield VectorInputs(vocab, 16)
+    yield VectorInputs(vocab, 16, n_vector=384)
     model.close()
 
 
 @pytest.fixture(scope="module")
 def llama3():
     model, vocab = vocab_of(tiny_models.llama3())
-    yield VectorInputs(vocab, 16), vocab
+    yield VectorInputs(vocab, 16, n_vector=64), vocab
     model.close()
 
 
@@ -68,24 +68,58 @@ def test_ids_that_the_model_has_not_are_refused_by_their_item(minilm, token):
     assert caught.value.param == "input[1]"
 
 
-def test_an_empty_text_is_refused_by_its_item(minilm):
-    with pytest.raises(RequestError, match=r"input\[1\] is an empty string"):
-        built(minilm, "a", "")
-    with pytest.raises(RequestError, match=r"^input is an empty string"):
-        built(minilm, "", is_list=False)
+def test_an_empty_text_is_what_stands_around_it(minilm, llama3):
+    assert built(minilm, "a", "")[1] == (CLS, SEP)
+    builder, vocab = llama3
+    assert built(builder, "", is_list=False) == ((vocab.bos,),)
 
 
-def test_a_text_without_tokens_is_refused(llama3):
+@pytest.mark.parametrize(
+    ("inputs", "is_list", "says"),
+    [
+        (
+            ("a", ""),
+            True,
+            r"^input\[1\] is an empty string, for which this model has no",
+        ),
+        (("",), False, r"^input is an empty string"),
+        ((" ",), False, r"^input is blank"),
+    ],
+)
+def test_a_text_without_tokens_is_refused_by_its_item(llama3, inputs, is_list, says):
     _, vocab = llama3
-    bare = VectorInputs(vocab, 16)
+    bare = VectorInputs(vocab, 16, n_vector=64)
     bare._vocab = _NoTokens()  # type: ignore[assignment]
-    with pytest.raises(RequestError, match="no text that the model has tokens for"):
-        built(bare, " ")
+    with pytest.raises(RequestError, match=says):
+        built(bare, *inputs, is_list=is_list)
+
+
+def test_a_request_is_bounded_by_the_tokens_of_all_its_inputs(minilm, monkeypatch):
+    monkeypatch.setattr(vector_limits, "TOKENS_MAX", 9)
+    assert len(built(minilm, "", (1, 2, 3), "man man")) == 3
+    with pytest.raises(RequestError, match="input holds more than 9 tokens") as caught:
+        built(minilm, "", (1, 2, 3), "man man man")
+    assert caught.value.param == "input"
+
+
+def test_a_request_is_bounded_by_the_numbers_of_all_its_vectors(llama3, monkeypatch):
+    monkeypatch.setattr(vector_limits, "NUMBERS_MAX", 128)
+    builder, vocab = llama3
+    assert len(built(builder, (1, 2), (3, 4))) == 2
+    with pytest.raises(RequestError, match="have 192 numbers in all; at most 128"):
+        built(builder, (1,), (2,), (3,))
+    bare = VectorInputs(vocab, 16, n_vector=64, is_pooled=False)
+    with pytest.raises(RequestError, match="have 192 numbers"):
+        built(bare, (1, 2, 3))
+    request = VectorRequest(request_id="r", inputs=((1, 2), (3,)))
+    monkeypatch.undo()
+    assert builder.build(request).n_numbers == 128
+    assert bare.build(request).n_numbers == 192
 
 
 class _NoTokens:
     def tokenize(self, text, *, add_special):
-        return []
+        return [5] if text == "a" else []
 
 
 def test_blank_text_is_its_markers(minilm):

@@ -12,7 +12,7 @@ from kinetic.web.fields import LLAMA, Field, FieldReader
 from kinetic.web.normalise import EUCLIDEAN, RAW, scaled, written
 from kinetic.web.openai.embeddings import DIMENSIONS, NORMALISE
 from kinetic.web.readers import one_of, shown
-from kinetic.web.vector_fields import MANY_INPUTS_MAX, check_dimensions, read_inputs
+from kinetic.web.vector_fields import INPUTS_MAX, check_dimensions, read_inputs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,7 @@ EMBEDDING: tuple[Field, ...] = (
     Field(
         name="input",
         read=_as_given,
-        range=f"a string, a list of at most {MANY_INPUTS_MAX} strings, a list of token"
+        range=f"a string, a list of at most {INPUTS_MAX} strings, a list of token"
         ' ids, a list of such lists, or objects such as {"prompt_string": "a"}',
         default="required",
         source=LLAMA,
@@ -76,7 +76,7 @@ def read_embedding(
         message = '"input" or "content" must be provided'
         raise RequestError(message, param="input")
     given = _unwrapped(values[param], param)
-    inputs = read_inputs(given, param=param, most=MANY_INPUTS_MAX)
+    inputs = read_inputs(given, param=param)
     dimensions: int | None = values.get("dimensions")
     check_dimensions(dimensions, info)
     norm: int = values.get("embd_normalize", EUCLIDEAN)

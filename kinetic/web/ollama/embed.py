@@ -13,7 +13,12 @@ from kinetic.web.normalise import EUCLIDEAN, RAW, scaled, written
 from kinetic.web.ollama.fields import OLLAMA, OPTIONS
 from kinetic.web.ollama.keep_alive import keep_alive
 from kinetic.web.readers import flag, mapping, shown, text, whole
-from kinetic.web.vector_fields import MANY_INPUTS_MAX, check_dimensions, check_pooled
+from kinetic.web.vector_fields import (
+    INPUTS_MAX,
+    check_count,
+    check_dimensions,
+    check_pooled,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +55,7 @@ EMBED: tuple[Field, ...] = (
     Field(
         name="input",
         read=_as_given,
-        range=f"a string or a list of at most {MANY_INPUTS_MAX} strings",
+        range=f"a string or a list of at most {INPUTS_MAX} strings",
         default="none, which asks for nothing but the model to be loaded",
         source=OLLAMA,
         meaning="What becomes vectors of unit length, one each.",
@@ -151,9 +156,7 @@ def _inputs(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         message = f"input must be a string or a list of strings, not {shown(value)}"
         raise RequestError(message, param="input")
-    if len(value) > MANY_INPUTS_MAX:
-        message = f"input holds {len(value)} texts; at most {MANY_INPUTS_MAX} are taken"
-        raise RequestError(message, param="input")
+    check_count(len(value), "input")
     for i, item in enumerate(value):
         if not isinstance(item, str):
             where = f"input[{i}]"

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kinetic.errors import RequestError, UnsupportedFeature
+from kinetic.model.vector_limits import TOKENS_MAX
 from kinetic.types import ModelInfo, RankRequest
 from kinetic.web.fields import Field, FieldReader
 from kinetic.web.normalise import sigmoid
 from kinetic.web.openai.fields import Refused
 from kinetic.web.openai.vector_names import check_names
 from kinetic.web.readers import flag, shown, whole
-from kinetic.web.vector_fields import INPUTS_MAX
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,10 +46,11 @@ RERANK: tuple[Field, ...] = (
     Field(
         name="documents",
         read=_as_given,
-        range=f"a list of 1 to {INPUTS_MAX} strings or objects with a text",
+        range="a list of at least one string or object with a text",
         default="required",
         source=JINA,
-        meaning="Scored one by one; an empty one has a score too.",
+        meaning="Scored one by one; an empty one has a score too. With the query beside"
+        f" each they have at most {TOKENS_MAX} tokens in all.",
     ),
     Field(
         name="texts",
@@ -179,10 +180,12 @@ def _documents(value: Any, param: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         message = f"{param} must be a list of texts, not {shown(value)}"
         raise RequestError(message, param=param)
-    if not 1 <= len(value) <= INPUTS_MAX:
-        message = f"{param} must hold 1 to {INPUTS_MAX} texts, not {len(value)}"
-        raise RequestError(message, param=param)
-    return tuple(_text(item, f"{param}[{i}]") for i, item in enumerate(value))
+    if not value:
+        raise RequestError(f"{param} must not be an empty list", param=param)
+    return tuple(
+        item if isinstance(item, str) else _text(item, f"{param}[{i}]")
+        for i, item in enumerate(value)
+    )
 
 
 def _text(value: Any, where: str) -> str:

@@ -49,7 +49,7 @@ def refused(read, body, **named):
         ([5, 6], ((5, 6),), False),
         ([[5], [6, 7]], ((5,), (6, 7)), True),
         (["a", [6, 7]], ("a", (6, 7)), True),
-        (["x"] * 256, ("x",) * 256, True),
+        (["x"] * 2048, ("x",) * 2048, True),
     ],
 )
 def test_every_form_of_input_is_read(value, items, is_list):
@@ -73,7 +73,7 @@ def test_every_form_of_input_is_read(value, items, is_list):
         ([5, True], "input[1]", "not true"),
         ([5, 1.5], "input[1]", "not 1.5"),
         ([[5], [6, "a"]], "input[1][1]", "must be a token id"),
-        (["x"] * 257, "input", "holds 257 inputs; at most 256"),
+        (["x"] * 2049, "input", "holds 2049 inputs; at most 2048"),
     ],
 )
 def test_a_wrong_input_is_named_by_its_item(value, param, says):
@@ -190,9 +190,8 @@ def test_documents_are_strings_or_objects_with_text(documents):
         ({"query": 5, "documents": ["a"]}, "query", "must be a string, not 5"),
         ({"query": {"q": 1}, "documents": ["a"]}, "query.text", "is missing"),
         ({"query": "q"}, "documents", "documents is missing"),
-        ({"query": "q", "documents": []}, "documents", "must hold 1 to 256 texts"),
+        ({"query": "q", "documents": []}, "documents", "must not be an empty list"),
         ({"query": "q", "documents": "a"}, "documents", "must be a list"),
-        ({"query": "q", "documents": ["a"] * 257}, "documents", "not 257"),
         ({"query": "q", "documents": ["a", 5]}, "documents[1]", "must be a string"),
         ({"query": "q", "documents": ["a", None]}, "documents[1]", "not null"),
         ({"query": "q", "documents": [{"t": 1}]}, "documents[0].text", "missing"),
