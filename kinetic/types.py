@@ -180,6 +180,8 @@ class ChatInput:
     tool_choice: str = "auto"
     """"auto", "none", "required" or "function" (then `function_name` says which)."""
     function_name: str | None = None
+    allowed_tools: tuple[str, ...] | None = None
+    """Which of the tools may be called, all of which the model sees; None: each."""
     parallel_tool_calls: bool = False
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     split_reasoning: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -272,15 +273,22 @@ class PromptBuilder:
                 tokens = self._vocab.tokenize_guarded(rendered.text, rendered.guard)
         think_open = rendered.think_open
         constraint = None
+        may_be_called = _callable(inputs, tools)
         if forced:
-            constraint, think_open = self._forced(inputs, tools, rendered)
+            constraint, think_open = self._forced(inputs, may_be_called, rendered)
         elif request.constraint is not None:
             constraint = self._constraint(inputs, request, rendered)
+        elif len(may_be_called) < len(tools):
+            with contextlib.suppress(RequestError):
+                constraint, _ = self._forced(
+                    inputs, may_be_called, rendered, may_answer=True
+                )
         holds = request.constraint is not None
         output = OutputFormat(
             # Without tools no calls are read, but a family's channels still are.
             family=self._template.family,
-            tools=tuple(tools),
+            # A call of any other tool is text, as one of an unknown tool is.
+            tools=may_be_called,
             think_open=think_open,
             think_tags=self._template.think_tags,
             # A shape of the client's own is held to its end, whatever calls are in it.
@@ -334,13 +342,19 @@ class PromptBuilder:
         inputs: ChatInput,
         tools: Sequence[Mapping[str, Any]],
         rendered: Rendered,
+        *,
+        may_answer: bool = False,
     ) -> tuple[Constraint, str | None]:
-        """The grammar that holds a reply to calls, and the think block still open."""
+        """The grammar that holds a reply to calls, and the think block still open.
+
+        With `may_answer` it may be text as well, and only its calls are held.
+        """
         tags = self._template.think_tags
         think: Think = "none"
         if rendered.think_open is not None:
             tags = tags or tags_in(rendered.think_open)
-            wanted = inputs.template_kwargs.get("enable_thinking") is True
+            asked = inputs.template_kwargs.get("enable_thinking") is True
+            wanted = asked or may_answer
             think = "open" if wanted else "closed"
         elif tags is not None:
             think = "optional"
@@ -353,6 +367,7 @@ class PromptBuilder:
                 think=think,
                 think_tags=tags,
                 special_token=self._vocab.special_token,
+                may_answer=may_answer,
             )
         except ValueError as error:
             raise RequestError(str(error), param="tools") from error
@@ -377,6 +392,15 @@ def _offered(inputs: ChatInput) -> tuple[Mapping[str, Any], ...]:
     if inputs.tool_choice == "function":
         return tuple(t for t in inputs.tools if tool_name(t) == inputs.function_name)
     return inputs.tools
+
+
+def _callable(
+    inputs: ChatInput, offered: Sequence[Mapping[str, Any]]
+) -> tuple[Mapping[str, Any], ...]:
+    """Those of the tools that the model sees which it may call."""
+    if inputs.allowed_tools is None:
+        return tuple(offered)
+    return tuple(t for t in offered if tool_name(t) in inputs.allowed_tools)
 
 
 def _text_of(rendered: Rendered) -> str:
@@ -420,6 +444,9 @@ def check_receipt(request: GenerationRequest) -> None:
         )
         raise RequestError(message, param="receipt")
     for inputs in request.inputs:
+        if isinstance(inputs, ChatInput) and inputs.allowed_tools is not None:
+            message = "receipt is not supported yet beside allowed_tools"
+            raise UnsupportedFeature(message, param="receipt")
         if isinstance(inputs, ChatInput) and any(map(_has_image, inputs.messages)):
             message = "receipt is not supported yet for requests with images"
             raise UnsupportedFeature(message, param="receipt")

@@ -163,3 +163,55 @@ def test_an_answer_that_is_held_to_a_grammar_follows_it_to_its_end(client):
     calls = choice.message.tool_calls or []
     assert [call.function.name for call in calls] == ["get_time", "get_time"]
     assert choice.finish_reason == "tool_calls"
+
+
+def allowed(mode, *names):
+    tools = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+
+
+def test_only_allowed_tools_are_called_and_the_prompt_is_the_same(client):
+    asked: dict[str, Any] = {
+        "model": "any",
+        "messages": [{"role": "user", "content": "Weather in Paris?"}],
+        "tools": TOOLS,
+        "max_tokens": 200,
+    }
+    free = client.chat.completions.create(**asked | {"max_tokens": 1})
+    held = client.chat.completions.create(
+        **asked, tool_choice=allowed("required", "get_time")
+    )
+    calls = held.choices[0].message.tool_calls or []
+    assert [call.function.name for call in calls] == ["get_time"]
+    assert held.usage.prompt_tokens == free.usage.prompt_tokens
+
+
+@pytest.mark.parametrize("name", ["get_time", "get_weather"])
+def test_a_call_of_a_tool_that_is_not_allowed_is_text(client, name):
+    call = r"<tool_call>{\"name\": \"get_time\", \"arguments\": {\"zone\": \"x\"}}"
+    choice = client.chat.completions.create(
+        model="any",
+        messages=[{"role": "user", "content": "Go."}],
+        tools=TOOLS,
+        tool_choice=allowed("auto", name),
+        extra_body={"grammar": f'root ::= "{call}</tool_call>"'},
+    ).choices[0]
+    calls = choice.message.tool_calls or []
+    if name == "get_time":
+        assert [call.function.name for call in calls] == ["get_time"]
+    else:
+        assert calls == []
+        assert choice.message.content.startswith("<tool_call>")
+        assert choice.finish_reason == "stop"
+
+
+def test_there_is_no_receipt_beside_allowed_tools_yet(client):
+    with pytest.raises(openai.BadRequestError, match="allowed_tools") as refused:
+        client.chat.completions.create(
+            model="any",
+            messages=[{"role": "user", "content": "Go."}],
+            tools=TOOLS,
+            tool_choice=allowed("auto", "get_time"),
+            extra_body={"receipt": True},
+        )
+    assert refused.value.param == "receipt"

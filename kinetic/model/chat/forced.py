@@ -55,6 +55,7 @@ def forced_grammar(  # noqa: PLR0913 - the parts of a reply, each on its own
     think: Think,
     think_tags: tuple[str, str] | None,
     special_token: SpecialToken,
+    may_answer: bool = False,
 ) -> str:
     """The grammar of a reply that calls one of the tools.
 
@@ -70,13 +71,17 @@ def forced_grammar(  # noqa: PLR0913 - the parts of a reply, each on its own
             in their own channel whatever this says.
         think_tags: The template's tags; needed unless `think` is "none".
         special_token: Tells whether a marker is a token.
+        may_answer: Text may stand in place of the calls, or before them: only calls of
+            other tools are kept out. Needs a form whose calls begin with a token, and
+            think tags that are tokens too.
 
     Returns:
         Lark text. Schemas are copied into it as they are: llguidance refuses the
         keywords that it does not know, by name.
 
     Raises:
-        ValueError: There is no tool or no such form, or a name cannot be written in it.
+        ValueError: There is no tool or no such form, or a name cannot be written in it,
+            or text cannot be told from calls by a token.
     """
     if not tools:
         raise ValueError("a reply cannot be held to calls without tools")
@@ -91,6 +96,8 @@ def forced_grammar(  # noqa: PLR0913 - the parts of a reply, each on its own
         raise ValueError(f"think {think!r} needs the template's tags")
     else:
         before = _reasoning(lark, think, think_tags)
+    if may_answer:
+        calls = f"{_answer(lark, family, think_tags)} ({calls})?"
     lark.rule("start", f"{before} {calls}")
     return lark.text()
 
@@ -111,6 +118,10 @@ class _Lark:
         """A marker, as the token that it is, or as text."""
         token = self._special_token(text)
         return quoted(text) if token is None else f"<[{token}]>"
+
+    def are_tokens(self, *markers: str) -> bool:
+        """Whether each of these is a token of its own."""
+        return all(self._special_token(m.strip()) is not None for m in markers)
 
     def up_to(self, name: str, marker: str) -> str:
         """Any text up to the first place where the marker stands, and the marker."""
@@ -222,6 +233,24 @@ class _Calls:
                 parts.append(parameter if is_required else f"({parameter})?")
             functions.append(" ".join([*parts, quoted(qwen_xml.FUNCTION_END)]))
         return self._lark.rule("function", " | ".join(functions))
+
+
+OPENERS = {
+    "qwen3.5": qwen_xml.CALL,
+    "lfm3": qwen_xml.CALL,
+    "hermes": qwen_xml.CALL,
+    "lfm2": lfm2.CALLS,
+    "mistral": mistral.CALLS,
+}
+"""What the calls of a family begin with, if it is nothing that text may hold."""
+
+
+def _answer(lark: _Lark, family: str, think_tags: tuple[str, str] | None) -> str:
+    """Text without a call: no token stands in it, and the marker is not spelled out."""
+    opener = OPENERS.get(family)
+    if opener is None or not lark.are_tokens(opener, *(think_tags or ())):
+        raise ValueError(f"family {family!r} has no token that calls begin with")
+    return lark.rule("ANSWER", _without(opener))
 
 
 def _reasoning(lark: _Lark, think: Think, tags: tuple[str, str]) -> str:

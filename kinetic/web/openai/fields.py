@@ -174,7 +174,8 @@ CHAT_ONLY: tuple[Field, ...] = (
     Field(
         name="tool_choice",
         read=_as_given,
-        range='"auto", "none", "required" or a function\'s name in an object',
+        range='"auto", "none", "required", or an object that names a function or the'
+        " allowed ones",
         default='"auto"',
         source=OPENAI,
         meaning="Whether the model may, must not or must call, or which function it"

@@ -72,6 +72,7 @@ def read_chat(body: Mapping[str, Any], facts: ModelFacts, arrival: Arrival) -> A
         tools=tools,
         tool_choice=choice.kind,
         function_name=choice.name,
+        allowed_tools=choice.allowed,
         parallel_tool_calls=values.get("parallel_tool_calls", False),
         template_kwargs=_template_kwargs(values),
         split_reasoning=values.get("reasoning_format") != "none",

@@ -23,6 +23,13 @@ class ToolChoice:
     kind: str = "auto"
     """"auto", "none", "required" or "function"."""
     name: str | None = None
+    allowed: tuple[str, ...] | None = None
+    """Which of the tools may be called; None: each."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tools that it names."""
+        return (*(self.allowed or ()), *(() if self.name is None else (self.name,)))
 
 
 def _kind(value: Any) -> str:
@@ -98,24 +105,55 @@ def read_tool_choice(value: Any, tools: tuple[Mapping[str, Any], ...]) -> ToolCh
     if choice.kind in {"required", "function"} and not tools:
         message = "tool_choice asks for a call, and there are no tools"
         raise RequestError(message, param="tool_choice")
-    names = [tool["function"]["name"] for tool in tools]
-    if choice.name is not None and choice.name not in names:
-        message = f"tool_choice names {shown(choice.name)}, which is none of the tools"
-        raise RequestError(message, param="tool_choice")
+    known = [tool["function"]["name"] for tool in tools]
+    for name in choice.names:
+        if name not in known:
+            message = f"tool_choice names {shown(name)}, which is none of the tools"
+            raise RequestError(message, param="tool_choice")
     return choice
 
 
 def _choice(value: Any) -> ToolChoice:
     if isinstance(value, str) and value in {"auto", "none", "required"}:
         return ToolChoice(value)
-    if isinstance(value, dict) and value.get("type") == "function":
-        function = value.get("function")
-        # The second form is that of OpenAI's Responses API.
-        name = function.get("name") if isinstance(function, dict) else value.get("name")
-        if isinstance(name, str) and name:
-            return ToolChoice("function", name)
+    if (name := _named(value)) is not None:
+        return ToolChoice("function", name)
+    if isinstance(value, dict) and value.get("type") == "allowed_tools":
+        return _allowed(value)
     message = (
         'tool_choice must be "auto", "none", "required" or {"type": "function",'
-        f' "function": {{"name": …}}}}, not {shown(value)}'
+        ' "function": {"name": …}} or {"type": "allowed_tools", "allowed_tools":'
+        f' {{"mode": …, "tools": […]}}}}, not {shown(value)}'
     )
     raise RequestError(message, param="tool_choice")
+
+
+def _named(value: Any) -> str | None:
+    """The function that an object names, as OpenAI's chats or its Responses API do."""
+    if not isinstance(value, dict) or value.get("type") != "function":
+        return None
+    function = value.get("function")
+    name = function.get("name") if isinstance(function, dict) else value.get("name")
+    return name if isinstance(name, str) and name else None
+
+
+def _allowed(value: Mapping[str, Any]) -> ToolChoice:
+    """The tools that may be called; the Responses API has no object around them."""
+    where = "tool_choice.allowed_tools"
+    given = value.get("allowed_tools", value)
+    mode = given.get("mode") if isinstance(given, dict) else None
+    if mode not in ("auto", "required"):
+        message = f'{where}.mode must be "auto" or "required", not {shown(mode)}'
+        raise RequestError(message, param="tool_choice")
+    tools = given.get("tools")
+    if not isinstance(tools, list) or not 0 < len(tools) <= TOOLS_MAX:
+        message = f"{where}.tools must be a list of 1 to {TOOLS_MAX} tools"
+        raise RequestError(message, param="tool_choice")
+    names = []
+    for i, tool in enumerate(tools):
+        name = _named(tool)
+        if name is None:
+            message = f"{where}.tools[{i}] must name a function, not {shown(tool)}"
+            raise RequestError(message, param="tool_choice")
+        names.append(name)
+    return ToolChoice(mode, allowed=tuple(names))

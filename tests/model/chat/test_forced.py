@@ -9,7 +9,7 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from kinetic.model.chat.calls import OutputFormat
-from kinetic.model.chat.forced import forced_grammar
+from kinetic.model.chat.forced import OPENERS, forced_grammar
 from tests.model.chat.output_cases import read, tools
 
 N_BYTES = 256
@@ -535,3 +535,43 @@ def test_tools_of_a_request_are_all_offered():
     offered = tools("get_weather", "write_file", "find_part", "set_all", "now")
     for family, form in FORMS:
         matcher(grammar(family, form, tools=offered))
+
+
+by_form_with_a_token = pytest.mark.parametrize(
+    ("family", "form"), [form for form in FORMS if form[0] in OPENERS]
+)
+
+
+@by_form_with_a_token
+@pytest.mark.parametrize("think", ["none", "optional"])
+def test_an_answer_may_be_text_but_call_no_other_tool(family, form, think):
+    pin, ping = RIGHT[family, form]
+    lark = grammar(family, form, tools=TOOLS[:1], think=think, may_answer=True)
+    for text in ("Hello <there>, {}.", "", ping, f"Let me see.\n\n{ping}"):
+        assert accepts(lark, text), text
+    for text in (pin, f"Let me see.\n{pin}", ping + pin):
+        assert not accepts(lark, text), text
+    if think == "optional":
+        assert accepts(lark, f"<think>hm</think>\n\nHi. {ping}")
+
+
+def test_an_answer_may_follow_thoughts_that_the_prompt_began():
+    lark = grammar("hermes", None, tools=TOOLS[:1], think="open", may_answer=True)
+    assert accepts(lark, "hm</think>\n\nHello.")
+    assert accepts(lark, "hm</think>" + RIGHT["hermes", None][1])
+    assert not accepts(lark, "hm</think>" + RIGHT["hermes", None][0])
+
+
+@pytest.mark.parametrize(
+    ("family", "form", "special"),
+    [
+        ("llama3", None, SPECIAL),
+        ("generic", None, SPECIAL),
+        ("gpt-oss", None, SPECIAL),
+        ("hermes", None, ORDINARY),
+        ("hermes", None, {"<tool_call>": SPECIAL["<tool_call>"]}),
+    ],
+)
+def test_text_cannot_be_held_where_no_token_begins_a_call(family, form, special):
+    with pytest.raises(ValueError, match="no token that calls begin with"):
+        grammar(family, form, special_token=special.get, may_answer=True)

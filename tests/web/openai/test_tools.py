@@ -69,6 +69,7 @@ def test_a_wrong_definition_is_refused_with_its_place(tools, param):
 
 
 TOOLS = read_tools([tool("f"), tool("at.look")])
+NAMED = {"type": "function", "name": "f"}
 
 
 @pytest.mark.parametrize(
@@ -83,6 +84,27 @@ TOOLS = read_tools([tool("f"), tool("at.look")])
             ToolChoice("function", "at.look"),
         ),
         ({"type": "function", "name": "f"}, ToolChoice("function", "f")),
+        (
+            {
+                "type": "allowed_tools",
+                "allowed_tools": {
+                    "mode": "auto",
+                    "tools": [{"type": "function", "function": {"name": "f"}}],
+                },
+            },
+            ToolChoice("auto", allowed=("f",)),
+        ),
+        (
+            {
+                "type": "allowed_tools",
+                "mode": "required",
+                "tools": [
+                    {"type": "function", "name": "f"},
+                    {"type": "function", "name": "at.look"},
+                ],
+            },
+            ToolChoice("required", allowed=("f", "at.look")),
+        ),
     ],
 )
 def test_every_form_of_tool_choice_is_read(value, choice):
@@ -108,6 +130,14 @@ def test_choices_that_force_nothing_need_no_tools(value):
         {"type": "function", "function": {"name": 5}},
         {"type": "auto"},
         {"type": "function", "function": {"name": "g"}},
+        {"type": "allowed_tools"},
+        {"type": "allowed_tools", "allowed_tools": 5},
+        {"type": "allowed_tools", "mode": "none", "tools": [NAMED]},
+        {"type": "allowed_tools", "mode": "auto", "tools": []},
+        {"type": "allowed_tools", "mode": "auto", "tools": "f"},
+        {"type": "allowed_tools", "mode": "auto", "tools": ["f"]},
+        {"type": "allowed_tools", "mode": "auto", "tools": [{**NAMED, "name": "g"}]},
+        {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp"}]},
     ],
 )
 def test_what_is_no_choice_is_refused(value):
