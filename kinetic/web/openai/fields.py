@@ -264,11 +264,11 @@ TEXT_ONLY: tuple[Field, ...] = (
     ),
     Field(
         name="best_of",
-        read=one_of(1),
-        range="1",
-        default="1",
+        read=whole(1, CHOICES_MAX),
+        range="as many as `n`",
+        default="`n`",
         source=OPENAI,
-        meaning="Accepted as 1: no answers are made to be thrown away.",
+        meaning="Accepted as `n`: no answers are made to be thrown away.",
     ),
 )
 

@@ -93,10 +93,24 @@ def read_completion(
     if "prompt" not in values:
         raise RequestError("prompt is missing", param="prompt")
     prompts = read_prompts(values["prompt"])
+    _check_best_of(values)
     common = _Common(
         values, facts, arrival, _constraint(values), values.get("logprobs")
     )
     return common.asked(prompts)
+
+
+def _check_best_of(values: Mapping[str, Any]) -> None:
+    n: int = values.get("n", 1)
+    best_of: int = values.get("best_of", n)
+    if best_of < n:
+        message = f"best_of is {best_of} and n is {n}: best_of must be at least n"
+        raise RequestError(message, param="best_of")
+    if best_of > n:
+        message = (
+            f"best_of is {best_of} and n is {n}: no answers are made to be thrown away"
+        )
+        raise UnsupportedFeature(message, param="best_of")
 
 
 # --- Names --------------------------------------------------------------------------

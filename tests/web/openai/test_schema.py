@@ -496,6 +496,9 @@ def test_text_log_probabilities_are_a_count(value, count):
         ({"logprobs": True}, "logprobs"),
         ({"echo": "yes"}, "echo"),
         ({"best_of": 2}, "best_of"),
+        ({"n": 2, "best_of": 3}, "best_of"),
+        ({"n": 2, "best_of": 1}, "best_of"),
+        ({"best_of": 0}, "best_of"),
         ({"suffix": "x"}, "suffix"),
     ],
 )
@@ -503,5 +506,6 @@ def test_text_fields_that_cannot_be_served_are_refused(fields, param):
     assert refusal(completion, **fields).param == param
 
 
-def test_echo_and_best_of_one_are_taken():
+def test_echo_and_a_best_of_that_throws_nothing_away_are_taken():
     assert completion(echo=True, best_of=1, suffix=None).request.echo
+    assert completion(n=2, best_of=2).request.n == 2
