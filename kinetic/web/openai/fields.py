@@ -286,6 +286,9 @@ ACCEPTED: tuple[str, ...] = (
     "safety_identifier",
     "prompt_cache_key",
     "prompt_cache_retention",
+    "prompt_cache_options",
+    "prediction",
+    "verbosity",
     "cache_prompt",
     "n_cache_reuse",
     "n_keep",
@@ -311,11 +314,15 @@ class Refused:
     reason: str
     neutral: tuple[object, ...] = ()
     """Values that ask for nothing, beside null, false, "", [] and {}."""
+    asks_empty: bool = False
+    """{} asks for it, with nothing but defaults."""
 
     def is_neutral(self, value: object) -> bool:
         """Whether a value asks for nothing; true is not 1."""
-        if value is None or value is False or value in ("", [], {}):
+        if value is None or value is False or value in ("", []):
             return True
+        if value == {}:
+            return not self.asks_empty
         return any(
             value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
             for neutral in self.neutral
@@ -329,9 +336,8 @@ REFUSED: Mapping[str, Refused] = {
     "function_call": Refused(
         "the old form of tool_choice: use tool_choice", ("none", "auto")
     ),
-    "prediction": Refused("answers are not predicted by clients here"),
-    "web_search_options": Refused("this server searches nothing"),
-    "verbosity": Refused("say it in the messages", ("medium",)),
+    "web_search_options": Refused("this server searches nothing", asks_empty=True),
+    "moderation": Refused("this server moderates nothing"),
     "suffix": Refused("text is continued at its end only"),
     "n_probs": Refused("/completion's; use logprobs and top_logprobs", (0,)),
     "post_sampling_probs": Refused("/completion's; logprobs are of the raw logits"),
