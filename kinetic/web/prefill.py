@@ -48,6 +48,8 @@ _FIELDS = (
     "messages",
     "tools",
     "tool_choice",
+    "functions",
+    "function_call",
     "chat_template_kwargs",
     "enable_thinking",
     "reasoning_effort",

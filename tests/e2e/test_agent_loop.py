@@ -165,6 +165,41 @@ def test_an_answer_that_is_held_to_a_grammar_follows_it_to_its_end(client):
     assert choice.finish_reason == "tool_calls"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_functions_in_their_old_form_are_called_and_answered(client, stream):
+    messages: list[Any] = [{"role": "user", "content": "What time is it in Oslo?"}]
+    asked: dict[str, Any] = {
+        "model": "any",
+        "functions": [tool["function"] for tool in TOOLS],
+        "temperature": 0,
+        "max_tokens": 200,
+        "stream": stream,
+    }
+    answer = client.chat.completions.create(
+        messages=messages, function_call={"name": "get_time"}, **asked
+    )
+    if stream:
+        choices = [choice for chunk in answer for choice in chunk.choices]
+        (call,) = (c.delta.function_call for c in choices if c.delta.function_call)
+        assert not any(c.delta.tool_calls for c in choices)
+        finish = choices[-1].finish_reason
+    else:
+        (choice,) = answer.choices
+        call, finish = choice.message.function_call, choice.finish_reason
+        assert choice.message.tool_calls is None
+        assert choice.message.content is None
+    assert (call.name, finish) == ("get_time", "function_call")
+    jsonschema.validate(json.loads(call.arguments), TIME)
+    messages += [
+        {"role": "assistant", "content": None, "function_call": call.model_dump()},
+        {"role": "function", "name": "get_time", "content": "12:30"},
+    ]
+    again = client.chat.completions.create(
+        messages=messages, **asked | {"stream": False, "max_tokens": 8}
+    )
+    assert again.choices[0].finish_reason in {"stop", "length", "function_call"}
+
+
 def allowed(mode, *names):
     tools = [{"type": "function", "function": {"name": name}} for name in names]
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}

@@ -18,6 +18,7 @@ JSON = {"Content-Type": "application/json"}
     [
         {"tools": [TOOL]},
         {"tools": [TOOL], "tool_choice": "required"},
+        {"functions": [TOOL["function"]], "function_call": {"name": "f"}},
         {"chat_template_kwargs": {"mode": "short"}},
         {"enable_thinking": False},
         {"thinking": {"type": "disabled"}},

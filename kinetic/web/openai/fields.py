@@ -182,6 +182,22 @@ CHAT_ONLY: tuple[Field, ...] = (
         " must.",
     ),
     Field(
+        name="functions",
+        read=_as_given,
+        range="a list of functions",
+        default="none",
+        source=OPENAI,
+        meaning="The old form of `tools`; calls are then answered in the old form too.",
+    ),
+    Field(
+        name="function_call",
+        read=_as_given,
+        range='"auto", "none" or an object with a function\'s name',
+        default='"auto"',
+        source=OPENAI,
+        meaning="The old form of `tool_choice`, beside `functions`.",
+    ),
+    Field(
         name="parallel_tool_calls",
         read=flag,
         range="true or false",
@@ -332,10 +348,6 @@ class Refused:
 REFUSED: Mapping[str, Refused] = {
     "audio": Refused("this server makes no audio"),
     "modalities": Refused("this server answers in text", (["text"],)),
-    "functions": Refused("the old form of tools: use tools"),
-    "function_call": Refused(
-        "the old form of tool_choice: use tool_choice", ("none", "auto")
-    ),
     "web_search_options": Refused("this server searches nothing", asks_empty=True),
     "moderation": Refused("this server moderates nothing"),
     "suffix": Refused("text is continued at its end only"),

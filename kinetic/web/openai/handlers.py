@@ -174,7 +174,10 @@ class ChatHandler(GenerationHandler):
     def writer(self, asked: schema.Asked, head: Head) -> Writer:
         """Chat chunks."""
         return ChatWriter(
-            head, n_choices=asked.request.n, usage_follows=asked.include_usage
+            head,
+            n_choices=asked.request.n,
+            usage_follows=asked.include_usage,
+            has_functions=asked.has_functions,
         )
 
     def whole(self, *, logprobs: bool) -> WholeChat:

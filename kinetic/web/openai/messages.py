@@ -78,6 +78,14 @@ _CALL = vol.Schema(
 )
 
 
+def _old_call(value: Any) -> dict[str, Any] | None:
+    """The one call of the old form; {} is none."""
+    if value is None or value == {}:
+        return None
+    found: dict[str, Any] = _FUNCTION(value)
+    return found
+
+
 def _calls(value: Any) -> list[Any] | None:
     return None if value is None else vol.Schema([_CALL])(value)
 
@@ -99,6 +107,7 @@ _MESSAGE = vol.Schema(
         vol.Optional("thinking"): _text_or_null,
         vol.Optional("tool_call_id"): _text_or_null,
         vol.Optional("tool_calls"): _calls,
+        vol.Optional("function_call"): _old_call,
     },
     extra=vol.ALLOW_EXTRA,
 )
@@ -129,13 +138,18 @@ def _message(value: Any, where: str, has_vision: bool) -> Mapping[str, Any]:
         raise RequestError(f"{where} must be an object", param=where)
     message: dict[str, Any] = validated(_MESSAGE, value, where=f"{where}.")
     role = message["role"]
-    if message.get("audio") or message.get("function_call"):
-        key = "audio" if message.get("audio") else "function_call"
-        why = "not served" if key == "audio" else "the old form of tool_calls: use that"
-        raise UnsupportedFeature(f"{where}.{key} is {why}", param=f"{where}.{key}")
-    if message.get("tool_calls") and role != "assistant":
-        at = f"{where}.tool_calls"
-        raise RequestError(f"{at} belongs to role assistant, not {role}", param=at)
+    if message.get("audio"):
+        at = f"{where}.audio"
+        raise UnsupportedFeature(f"{at} is not served", param=at)
+    for key in ("tool_calls", "function_call"):
+        if message.get(key) and role != "assistant":
+            at = f"{where}.{key}"
+            raise RequestError(f"{at} belongs to role assistant, not {role}", param=at)
+    if old := message.pop("function_call", None):
+        if message.get("tool_calls"):
+            at = f"{where}.function_call"
+            raise RequestError(f"{at} cannot stand beside tool_calls", param=at)
+        message["tool_calls"] = [{"type": "function", "function": old}]
     kept = {k: v for k, v in message.items() if k in _KNOWN and v is not None}
     refusal = kept.pop("refusal", None)
     content = kept.get("content", refusal)

@@ -64,12 +64,25 @@ class Writer(Protocol):
 
 
 class ChatWriter:
-    """Chunks of /v1/chat/completions."""
+    """Chunks of /v1/chat/completions.
+
+    Args:
+        head: What every chunk repeats.
+        n_choices: Choices of the request.
+        usage_follows: A chunk of the token counts comes behind all others.
+        has_functions: Calls are written in the old form.
+    """
 
     def __init__(
-        self, head: Head, *, n_choices: int = 1, usage_follows: bool = False
+        self,
+        head: Head,
+        *,
+        n_choices: int = 1,
+        usage_follows: bool = False,
+        has_functions: bool = False,
     ) -> None:
         self._head = head
+        self._has_functions = has_functions
         self._ends = Ends(n_choices, usage_follows=usage_follows)
         self._opened: set[int] = set()
         self._have_calls: set[int] = set()
@@ -84,6 +97,8 @@ class ChatWriter:
             case Finished():
                 has_calls = event.index in self._have_calls
                 reason = finish_reason(event.finish, has_calls=has_calls)
+                if self._has_functions and reason == "tool_calls":
+                    reason = "function_call"
                 end = self._chunk(event.index, {}, reason=reason)
                 return [*self._opening(event.index), self._ends.told(end, event)]
 
@@ -118,6 +133,8 @@ class ChatWriter:
                 return {"reasoning_content": piece.text}
             case CallPiece():
                 self._have_calls.add(index)
+                if self._has_functions:
+                    return {"function_call": _function(piece)}
                 return {"tool_calls": [_call(piece)]}
 
     def _chunk(
@@ -224,8 +241,12 @@ def _call(piece: CallPiece) -> Json:
         "index": piece.index,
         "id": piece.call.id,
         "type": "function",
-        "function": {"name": piece.call.name, "arguments": piece.call.arguments},
+        "function": _function(piece),
     }
+
+
+def _function(piece: CallPiece) -> Json:
+    return {"name": piece.call.name, "arguments": piece.call.arguments}
 
 
 def finish_reason(finish: Finish, *, has_calls: bool = False) -> str:

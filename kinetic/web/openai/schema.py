@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kinetic.errors import RequestError, UnsupportedFeature
@@ -22,7 +22,13 @@ from kinetic.web.openai.fields import (
     Refused,
 )
 from kinetic.web.openai.messages import read_messages
-from kinetic.web.openai.tools import read_tool_choice, read_tools
+from kinetic.web.openai.tools import (
+    ToolChoice,
+    read_function_call,
+    read_functions,
+    read_tool_choice,
+    read_tools,
+)
 from kinetic.web.readers import shown
 from kinetic.web.sampling import ModelFacts, sampling_params
 
@@ -37,6 +43,8 @@ class Asked:
     request: GenerationRequest
     stream: bool = False
     include_usage: bool = False
+    has_functions: bool = False
+    """Tools came in their old form, in which calls are then answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,27 +66,48 @@ def read_chat(body: Mapping[str, Any], facts: ModelFacts, arrival: Arrival) -> A
     if "messages" not in values:
         raise RequestError("messages is missing", param="messages")
     messages = read_messages(values["messages"], has_vision=facts.has_vision)
-    tools = read_tools(values.get("tools"))
-    choice = read_tool_choice(values.get("tool_choice"), tools)
+    tools, choice, is_old = _tools(values)
     constraint = _constraint(values)
     if constraint is not None and choice.kind in {"required", "function"}:
         message = (
             f"{constraint.param} cannot be combined with a tool_choice that forces a"
             " call"
         )
-        raise RequestError(message, param="tool_choice")
+        param = "function_call" if is_old else "tool_choice"
+        raise RequestError(message, param=param)
     inputs = ChatInput(
         messages=messages,
         tools=tools,
         tool_choice=choice.kind,
         function_name=choice.name,
         allowed_tools=choice.allowed,
-        parallel_tool_calls=values.get("parallel_tool_calls", False),
+        # The old form has room for one call.
+        parallel_tool_calls=not is_old and values.get("parallel_tool_calls", False),
         template_kwargs=_template_kwargs(values),
         split_reasoning=values.get("reasoning_format") != "none",
     )
     common = _Common(values, facts, arrival, constraint, _chat_logprobs(values))
-    return common.asked((inputs,))
+    return replace(common.asked((inputs,)), has_functions=is_old)
+
+
+def _tools(
+    values: Mapping[str, Any],
+) -> tuple[tuple[Mapping[str, Any], ...], ToolChoice, bool]:
+    """The tools, which of them are wanted, and whether the old form was used."""
+    old = [name for name in ("functions", "function_call") if values.get(name)]
+    new = [name for name in ("tools", "tool_choice") if values.get(name)]
+    # Alone these say nothing: they are defaults that clients send.
+    if old == ["function_call"] and values["function_call"] in ("auto", "none"):
+        old = []
+    if not old:
+        tools = read_tools(values.get("tools"))
+        return tools, read_tool_choice(values.get("tool_choice"), tools), False
+    if new:
+        message = f"{old[0]} cannot stand beside {new[0]}, which is its newer form"
+        raise RequestError(message, param=old[0])
+    functions = read_functions(values.get("functions"))
+    choice = read_function_call(values.get("function_call"), functions)
+    return functions, choice, True
 
 
 def read_completion(

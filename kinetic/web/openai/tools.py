@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,45 +56,59 @@ def _strict(value: Any) -> bool | None:
     raise vol.Invalid(f"must be true, false or null, not {shown(value)}")
 
 
-_TOOL = vol.Schema(
+_FUNCTION = vol.Schema(
     {
-        vol.Required("type"): _kind,
-        vol.Required("function"): vol.Schema(
-            {
-                vol.Required("name"): function_name,
-                vol.Optional("description"): _description,
-                vol.Optional("parameters"): _parameters,
-                vol.Optional("strict"): _strict,
-            },
-            extra=vol.REMOVE_EXTRA,
-        ),
+        vol.Required("name"): function_name,
+        vol.Optional("description"): _description,
+        vol.Optional("parameters"): _parameters,
+        vol.Optional("strict"): _strict,
     },
+    extra=vol.REMOVE_EXTRA,
+)
+_TOOL = vol.Schema(
+    {vol.Required("type"): _kind, vol.Required("function"): _FUNCTION},
     extra=vol.REMOVE_EXTRA,
 )
 
 
 def read_tools(value: Any) -> tuple[Mapping[str, Any], ...]:
     """Function definitions in checked form; raises RequestError."""
+    tools: tuple[Mapping[str, Any], ...] = _objects(value, "tools", _TOOL)
+    names = [tool["function"]["name"] for tool in tools]
+    _check_names(names, "tools[{}].function.name")
+    return tools
+
+
+def read_functions(value: Any) -> tuple[Mapping[str, Any], ...]:
+    """The old form of the same, as tools; raises RequestError."""
+    functions = _objects(value, "functions", _FUNCTION)
+    _check_names([function["name"] for function in functions], "functions[{}].name")
+    return tuple({"type": "function", "function": f} for f in functions)
+
+
+def _objects(value: Any, param: str, schema: vol.Schema) -> tuple[Any, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or len(value) > TOOLS_MAX:
         count = f"{len(value)} of them" if isinstance(value, list) else shown(value)
-        message = f"tools must be a list of at most {TOOLS_MAX} tools, not {count}"
-        raise RequestError(message, param="tools")
-    tools = []
-    names: set[str] = set()
+        message = f"{param} must be a list of at most {TOOLS_MAX} {param}, not {count}"
+        raise RequestError(message, param=param)
+    found = []
     for i, item in enumerate(value):
-        where = f"tools[{i}]"
+        where = f"{param}[{i}]"
         if not isinstance(item, dict):
             raise RequestError(f"{where} must be an object", param=where)
-        tool = validated(_TOOL, item, where=f"{where}.")
-        name = tool["function"]["name"]
-        if name in names:
-            at = f"{where}.function.name"
+        found.append(validated(schema, item, where=f"{where}."))
+    return tuple(found)
+
+
+def _check_names(names: Sequence[str], place: str) -> None:
+    known: set[str] = set()
+    for i, name in enumerate(names):
+        if name in known:
+            at = place.format(i)
             raise RequestError(f"{at} is {shown(name)} a second time", param=at)
-        names.add(name)
-        tools.append(tool)
-    return tuple(tools)
+        known.add(name)
 
 
 def read_tool_choice(value: Any, tools: tuple[Mapping[str, Any], ...]) -> ToolChoice:
@@ -102,15 +116,39 @@ def read_tool_choice(value: Any, tools: tuple[Mapping[str, Any], ...]) -> ToolCh
     if value is None:
         return ToolChoice()
     choice = _choice(value)
+    _check_choice(choice, tools, "tool_choice", "tools")
+    return choice
+
+
+def read_function_call(
+    value: Any, functions: tuple[Mapping[str, Any], ...]
+) -> ToolChoice:
+    """The old form of the same; raises RequestError."""
+    choice = ToolChoice()
+    if value in ("auto", "none"):
+        choice = ToolChoice(str(value))
+    elif isinstance(value, dict) and isinstance(value.get("name"), str):
+        choice = ToolChoice("function", value["name"])
+    elif value is not None:
+        message = 'function_call must be "auto", "none" or {"name": …}, not ' + shown(
+            value
+        )
+        raise RequestError(message, param="function_call")
+    _check_choice(choice, functions, "function_call", "functions")
+    return choice
+
+
+def _check_choice(
+    choice: ToolChoice, tools: tuple[Mapping[str, Any], ...], param: str, among: str
+) -> None:
     if choice.kind in {"required", "function"} and not tools:
-        message = "tool_choice asks for a call, and there are no tools"
-        raise RequestError(message, param="tool_choice")
+        message = f"{param} asks for a call, and there are no {among}"
+        raise RequestError(message, param=param)
     known = [tool["function"]["name"] for tool in tools]
     for name in choice.names:
         if name not in known:
-            message = f"tool_choice names {shown(name)}, which is none of the tools"
-            raise RequestError(message, param="tool_choice")
-    return choice
+            message = f"{param} names {shown(name)}, which is none of the {among}"
+            raise RequestError(message, param=param)
 
 
 def _choice(value: Any) -> ToolChoice:

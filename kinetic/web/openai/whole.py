@@ -41,6 +41,7 @@ class _Message:
         self._content: list[str] = []
         self._reasoning: list[str] = []
         self._calls: list[Json] = []
+        self._old_call: Json = {}
         self._entries: list[Json] | None = [] if logprobs else None
         self._finish_reason: str | None = None
         self._receipt: Json = {}
@@ -52,15 +53,18 @@ class _Message:
         self._reasoning.append(delta.get("reasoning_content", ""))
         for call in delta.get("tool_calls", ()):
             self._calls.append({k: call[k] for k in call if k != "index"})
+        self._old_call |= {k: delta[k] for k in delta if k == "function_call"}
         if self._entries is not None and choice["logprobs"] is not None:
             self._entries += choice["logprobs"]["content"]
         self._finish_reason = choice["finish_reason"] or self._finish_reason
 
     def to_json(self) -> Json:
         content, reasoning = "".join(self._content), "".join(self._reasoning)
+        has_calls = self._calls or self._old_call
         message: Json = {
             "role": "assistant",
-            "content": None if self._calls and not content else content,
+            "content": None if has_calls and not content else content,
+            **self._old_call,
         }
         if reasoning:
             message["reasoning_content"] = reasoning

@@ -219,11 +219,45 @@ def test_media_that_the_model_does_not_read_are_refused_by_message_and_part(part
     assert said in str(refused.value)
 
 
-@pytest.mark.parametrize("key", ["audio", "function_call"])
-def test_message_forms_that_are_not_served_are_refused(key):
+def test_audio_is_refused():
     with pytest.raises(UnsupportedFeature) as refused:
-        one(role="assistant", content="x", **{key: {"name": "f", "arguments": "{}"}})
-    assert refused.value.param == f"messages[0].{key}"
+        one(role="assistant", content="x", audio={"id": "a"})
+    assert refused.value.param == "messages[0].audio"
+
+
+OLD_CALL = {"name": "f", "arguments": '{"a": 1}'}
+
+
+def test_a_call_in_the_old_form_is_read_as_any_other():
+    found = one(role="assistant", content=None, function_call=OLD_CALL)
+    assert found["tool_calls"] == [{"type": "function", "function": OLD_CALL}]
+    assert "function_call" not in found
+
+
+@pytest.mark.parametrize("nothing", [None, {}])
+def test_no_call_in_the_old_form_is_none(nothing):
+    found = one(role="assistant", content="x", function_call=nothing)
+    assert "tool_calls" not in found
+
+
+@pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        ({"function_call": "f"}, "function_call"),
+        ({"function_call": {"name": "a b"}}, "function_call.name"),
+        ({"function_call": {"arguments": "{}"}}, "function_call.name"),
+        ({"function_call": OLD_CALL | {"arguments": 5}}, "function_call.arguments"),
+        (
+            {"function_call": OLD_CALL, "tool_calls": [{"function": OLD_CALL}]},
+            "function_call",
+        ),
+        ({"function_call": OLD_CALL, "role": "user"}, "function_call"),
+    ],
+)
+def test_a_wrong_call_in_the_old_form_is_named(message, param):
+    with pytest.raises(RequestError) as refused:
+        one(**{"role": "assistant", "content": "x", **message})
+    assert refused.value.param == f"messages[0].{param}"
 
 
 @pytest.mark.parametrize("image_url", ["data:,x", {"url": "data:,x", "detail": "low"}])

@@ -148,6 +148,23 @@ def test_reasoning_content_and_calls_come_in_their_order():
     assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
+def test_calls_are_answered_in_the_old_form_where_tools_came_in_it():
+    writer, whole = ChatWriter(HEAD, has_functions=True), WholeChat(logprobs=False)
+    chunks = written(writer, delta(call(0)), finished("calls"))
+    function = {"name": "f", "arguments": '{"a":1}'}
+    assert deltas(chunks)[1:] == [{"function_call": function}, {}]
+    assert chunks[-1]["choices"][0]["finish_reason"] == "function_call"
+    for chunk in chunks:
+        whole.add(chunk)
+    (choice,) = whole.to_json({})["choices"]
+    assert choice["message"] == {
+        "role": "assistant",
+        "content": None,
+        "function_call": function,
+    }
+    assert choice["finish_reason"] == "function_call"
+
+
 @pytest.mark.parametrize(
     ("reason", "has_calls", "word"),
     [

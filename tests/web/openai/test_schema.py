@@ -417,6 +417,44 @@ def test_chat_fields_that_cannot_be_served_are_refused(fields, param):
     assert refusal(chat, **fields).param == param
 
 
+def test_functions_are_tools_whose_calls_are_answered_in_the_old_form():
+    function = {"name": "f"}
+    asked = chat(functions=[function], function_call=function, parallel_tool_calls=True)
+    assert asked.has_functions
+    (inputs,) = asked.request.inputs
+    assert inputs.tools == ({"type": "function", "function": function},)
+    assert (inputs.tool_choice, inputs.function_name) == ("function", "f")
+    assert not inputs.parallel_tool_calls
+    assert not chat(tools=[TOOL]).has_functions
+
+
+@pytest.mark.parametrize("choice", ["auto", "none"])
+def test_defaults_of_the_old_form_stand_beside_tools(choice):
+    asked = chat(tools=[TOOL], tool_choice="none", functions=[], function_call=choice)
+    assert not asked.has_functions
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"functions": [{"name": "f"}], "tools": [TOOL]}, "functions"),
+        ({"functions": [{"name": "f"}], "tool_choice": "auto"}, "functions"),
+        ({"function_call": {"name": "f"}, "tools": [TOOL]}, "function_call"),
+        ({"function_call": {"name": "f"}}, "function_call"),
+        (
+            {
+                "functions": [{"name": "f"}],
+                "function_call": {"name": "f"},
+                "grammar": GRAMMAR,
+            },
+            "function_call",
+        ),
+    ],
+)
+def test_the_old_form_is_named_where_it_is_wrong(fields, param):
+    assert refusal(chat, **fields).param == param
+
+
 @pytest.mark.parametrize(
     ("fields", "kwargs"),
     [

@@ -3,7 +3,13 @@
 import pytest
 
 from kinetic.errors import RequestError
-from kinetic.web.openai.tools import ToolChoice, read_tool_choice, read_tools
+from kinetic.web.openai.tools import (
+    ToolChoice,
+    read_function_call,
+    read_functions,
+    read_tool_choice,
+    read_tools,
+)
 
 
 def tool(name="f", **function):
@@ -153,3 +159,55 @@ def test_a_call_cannot_be_forced_without_tools(value):
     with pytest.raises(RequestError) as refused:
         read_tool_choice(value, ())
     assert "no tools" in str(refused.value)
+
+
+# --- The old form -------------------------------------------------------------------
+
+FUNCTION = {"name": "f", "description": "d", "parameters": {"type": "object"}}
+
+
+def test_functions_are_tools():
+    wrapped = [{"type": "function", "function": FUNCTION}]
+    assert read_functions([FUNCTION]) == read_tools(wrapped)
+    assert read_functions(None) == read_functions([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "param"),
+    [
+        (5, "functions"),
+        ([5], "functions[0]"),
+        ([{}], "functions[0].name"),
+        ([FUNCTION, {**FUNCTION, "name": "a b"}], "functions[1].name"),
+        ([{**FUNCTION, "parameters": 5}], "functions[0].parameters"),
+        ([FUNCTION, FUNCTION], "functions[1].name"),
+        ([FUNCTION] * 513, "functions"),
+    ],
+)
+def test_a_wrong_function_is_refused_with_its_place(value, param):
+    with pytest.raises(RequestError) as refused:
+        read_functions(value)
+    assert refused.value.param == param
+    assert str(refused.value).startswith(param)
+
+
+@pytest.mark.parametrize(
+    ("value", "choice"),
+    [
+        (None, ToolChoice("auto")),
+        ("auto", ToolChoice("auto")),
+        ("none", ToolChoice("none")),
+        ({"name": "f"}, ToolChoice("function", "f")),
+    ],
+)
+def test_every_form_of_function_call_is_read(value, choice):
+    assert read_function_call(value, read_functions([FUNCTION])) == choice
+
+
+@pytest.mark.parametrize(
+    "value", ["required", "", 5, [], {}, {"name": 5}, {"name": "g"}]
+)
+def test_what_is_no_function_call_is_refused(value):
+    with pytest.raises(RequestError) as refused:
+        read_function_call(value, read_functions([FUNCTION]))
+    assert refused.value.param == "function_call"
