@@ -6,6 +6,7 @@ import json
 from typing import Any, NoReturn
 
 from kinetic.errors import RequestError
+from kinetic.web.fields import path_text
 
 MAX_DEPTH = 128
 """Nesting of brackets; templates and schemas walk what comes through here."""
@@ -17,9 +18,9 @@ MAX_FIELDS = 256
 def parse(body: bytes) -> dict[str, Any]:
     """Parse a body into an object.
 
-    Raises RequestError, whose text repeats nothing of the body, for anything that is
-    not one JSON object in UTF-8 (a BOM is accepted) of at most MAX_FIELDS fields and
-    MAX_DEPTH levels, without NaN, Infinity or half surrogate pairs.
+    Raises RequestError, whose text repeats nothing of the body but names, for anything
+    that is not one JSON object in UTF-8 (a BOM is accepted) of at most MAX_FIELDS
+    fields and MAX_DEPTH levels, without NaN, Infinity or half surrogate pairs.
     """
     try:
         text = body.decode("utf-8-sig")
@@ -67,22 +68,43 @@ def _check(root: object) -> None:
         below: list[object] = []
         for value in level:
             if isinstance(value, dict):
-                for key in value:
-                    _check_text(key)
+                if not all(map(_is_whole, value)):
+                    raise _half(root)
                 below += value.values()
             elif isinstance(value, list):
                 below += value
             elif isinstance(value, str):
-                _check_text(value)
+                if not _is_whole(value):
+                    raise _half(root)
             elif isinstance(value, float) and value in {float("inf"), float("-inf")}:
                 raise RequestError("the body holds a number that is too large")
         level = below
 
 
-def _check_text(text: str) -> None:
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            message = "the body holds half of a surrogate pair (\\ud800 to \\udfff)"
-            raise RequestError(message) from None
+def _is_whole(text: str) -> bool:
+    """Whether UTF-8 can carry a text: it holds no half of a surrogate pair."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _half(root: object) -> RequestError:
+    """The error that names the first text with half a pair, or the object's key."""
+    level: list[tuple[object, tuple[object, ...]]] = [(root, ())]
+    for value, path in level:
+        where = path_text(path)
+        if isinstance(value, dict):
+            if not all(map(_is_whole, value)):
+                where = f"a name in {where or 'the body'}"
+                break
+            level += ((inner, (*path, key)) for key, inner in value.items())
+        elif isinstance(value, list):
+            level += ((inner, (*path, i)) for i, inner in enumerate(value))
+        elif isinstance(value, str) and not _is_whole(value):
+            break
+    message = f"{where} holds half of a surrogate pair (\\ud800 to \\udfff)"
+    return RequestError(message, param=path_text(path) or None)
