@@ -8,6 +8,7 @@ from kinetic.model.ranking import TEMPLATE_KEY, PairInputs, PairMarkers
 from kinetic.model.vocab import Vocab
 from kinetic.types import RankRequest
 from tests.support import tiny_models
+from tests.support.texts import WHOLE
 
 NO_MARKERS = PairMarkers()
 
@@ -176,3 +177,15 @@ def test_a_request_is_bounded_by_the_tokens_of_all_its_pairs(bert, monkeypatch):
     with pytest.raises(RequestError, match=f"more than {n_tokens} tokens") as caught:
         built(builder, "a query", "one", "", "two", "")
     assert caught.value.param == "documents"
+
+
+@pytest.mark.parametrize("template", [None, "{query}|{document}"], ids=["pair", "own"])
+@pytest.mark.parametrize("text", WHOLE.values(), ids=list(WHOLE))
+def test_every_text_of_a_pair_is_there_whole(qwen3, template, text):
+    _, vocab = qwen3
+    builder = PairInputs(vocab, NO_MARKERS, template, 4096)
+    for query, document in ((text, "b"), ("a", text)):
+        (ids,) = built(builder, query, document)
+        between = "|" if template else ""
+        whole = b"".join(map(vocab.piece, ids)).decode()
+        assert whole == f"{query}{between}{document}"
