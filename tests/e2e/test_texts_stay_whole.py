@@ -4,6 +4,7 @@ What the model was given is read off the receipt: its prompt's tokens, as text a
 """
 
 import json
+from typing import Any
 
 import httpx
 import pytest
@@ -48,7 +49,7 @@ def called(arguments, content, **fields):
 
 MODEL = "tiny"
 ID = {"tool_call_id": "abcdefghi"}
-TOOL = {
+TOOL: dict[str, Any] = {
     "type": "function",
     "function": {"name": "f", "description": "d", "parameters": {"type": "object"}},
 }
@@ -217,7 +218,7 @@ def test_half_of_a_surrogate_pair_is_refused_by_name(client, name, text):
     "place", ["a user's text", "a prompt", "llama-server's prompt", "Ollama's user"]
 )
 def test_a_stop_string_is_kept_whole(client, place, text):
-    fields = {"stop": [text]}
+    fields: dict[str, Any] = {"stop": [text]}
     if place == "Ollama's user":
         fields = {"options": {"num_predict": 1, "stop": [text]}}
     answer = asked(client, PLACES[place], "a", **fields)

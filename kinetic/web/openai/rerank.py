@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kinetic.errors import RequestError, UnsupportedFeature
-from kinetic.model.vector_limits import TOKENS_MAX
 from kinetic.types import ModelInfo, RankRequest
 from kinetic.web.fields import Field, FieldReader
 from kinetic.web.normalise import sigmoid
@@ -49,8 +48,8 @@ RERANK: tuple[Field, ...] = (
         range="a list of at least one string or object with a text",
         default="required",
         source=JINA,
-        meaning="Scored one by one; an empty one has a score too. With the query beside"
-        f" each they have at most {TOKENS_MAX} tokens in all.",
+        meaning="Scored one by one; an empty one has a score too. Their number has no"
+        " limit but that of their tokens, each counted with the query's.",
     ),
     Field(
         name="texts",
