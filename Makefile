@@ -44,7 +44,7 @@ test-fast: install  ## Run the tests that need no model, in seconds
 soak: install  ## Compare thousands of a crowd's answers with the same requests alone
 	KINETIC_SOAK=$(N) KINETIC_SEED=$(SEED) $(BIN)/pytest -q -s tests/actors/test_crowd.py
 
-conformance: install  ## Compare with llama-server (make peer), and ask a real Prometheus
+conformance: install  ## Compare with llama-server (make peer), ask Prometheus, try clients
 	$(BIN)/pytest -m conformance $(ARGS)
 
 check: lint type  ## Lint, types, import directions, docs
