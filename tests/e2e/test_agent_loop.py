@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import httpx
 import jsonschema
 import openai
 import pytest
+
+from tests.support import tiny_models
+from tests.support.server import running_server
 
 WEATHER = {
     "type": "object",
@@ -250,3 +254,39 @@ def test_there_is_no_receipt_beside_allowed_tools_yet(client):
             extra_body={"receipt": True},
         )
     assert refused.value.param == "receipt"
+
+
+@pytest.fixture(scope="module")
+def with_marker():
+    """A model whose calls begin with a token of their own: a client, and that token."""
+    flags = ("-c", "512", "-np", "1", "-t", "1", "--cache-disk", "0")
+    with (
+        running_server(tiny_models.qwen3(), *flags) as process,
+        openai.OpenAI(base_url=process.base_url, api_key="any", max_retries=0) as made,
+    ):
+        found = httpx.post(f"{process.root}/tokenize", json={"content": "<tool_call>"})
+        (marker,) = found.json()["tokens"]
+        yield made, marker
+
+
+@pytest.mark.parametrize("name", ["get_time", "get_weather"])
+def test_a_model_that_begins_a_call_can_only_make_an_allowed_one(with_marker, name):
+    client, marker = with_marker
+    asked: dict[str, Any] = {
+        "model": "any",
+        "messages": [{"role": "user", "content": "Go."}],
+        "tools": TOOLS,
+        "max_tokens": 300,
+        "temperature": 0,
+    }
+    text = client.chat.completions.create(
+        **asked | {"max_tokens": 20}, tool_choice=allowed("auto", name)
+    )
+    assert text.choices[0].message.content
+    # The marker is made far likelier than anything else, as often as it may stand.
+    called = client.chat.completions.create(
+        **asked, tool_choice=allowed("auto", name), logit_bias={str(marker): 100}
+    )
+    calls = called.choices[0].message.tool_calls or []
+    assert [call.function.name for call in calls] == [name]
+    jsonschema.validate(json.loads(calls[0].function.arguments), SCHEMAS[name])
