@@ -289,9 +289,10 @@ class VectorJob:
     def n_bytes(self) -> int:
         """About what the request holds in memory while it is open.
 
-        A token id is a Python integer and its place in a tuple, a number a float32.
+        A token id is a Python integer and its place in a tuple, a number a float32;
+        each input has its entries with the actors and at the sink beside them.
         """
-        return 40 * self.n_tokens + 4 * self.n_numbers
+        return 600 * len(self.inputs) + 40 * self.n_tokens + 4 * self.n_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

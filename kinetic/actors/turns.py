@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kinetic.types import VectorJob
 
 OPEN_BYTES_MAX = 512 << 20
-"""Of all open requests together; the largest that is taken has some 110 MiB."""
+"""Of all open requests together; the largest that is taken has some 150 MiB."""
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinetic.errors import InputTooLong, ModelError, RequestError, about
 from kinetic.model.chat.guard import MarkerIndex, free_characters
-from kinetic.model.vector_limits import check_tokens
+from kinetic.model.vector_limits import add_tokens
 from kinetic.types import VectorJob
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ class PairInputs:
             if not tokens:
                 message = f"{where} and the query hold no text the model has tokens for"
                 raise RequestError(message, param=where)
-            n_tokens += len(tokens)
-            check_tokens(n_tokens, request.param)
+            n_tokens = add_tokens(n_tokens, tokens, request.param)
             inputs.append(tuple(tokens))
         return VectorJob(
             request_id=request.request_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinetic.errors import InputTooLong, RequestError, about
-from kinetic.model.vector_limits import check_numbers, check_tokens
+from kinetic.model.vector_limits import add_tokens, check_numbers
 from kinetic.types import VectorJob
 
 if TYPE_CHECKING:
@@ -50,10 +50,9 @@ class VectorInputs:
                         n_prompt=len(tokens), n_ctx=self._n_ctx, param=where
                     )
                 tokens = self._cut(tokens)
-            n_tokens += len(tokens)
-            check_tokens(n_tokens, request.param)
+            n_tokens = add_tokens(n_tokens, tokens, request.param)
             inputs.append(tuple(tokens))
-        n_vectors = len(inputs) if self._is_pooled else n_tokens
+        n_vectors = len(inputs) if self._is_pooled else sum(map(len, inputs))
         check_numbers(n_vectors * self._n_vector, request.param)
         return VectorJob(
             request_id=request.request_id,

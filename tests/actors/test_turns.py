@@ -86,8 +86,8 @@ def test_the_line_has_room_for_its_limit_beside_the_one_that_runs():
 
 def test_what_open_requests_hold_in_memory_is_bounded_but_for_one_alone():
     large = request("large", 25)
-    assert large.n_bytes == 1000
-    turns = Turns(8, most_bytes=2500)
+    assert large.n_bytes == 25 * (600 + 40)
+    turns = Turns(8, most_bytes=2 * large.n_bytes + 1)
     for name in "abc":
         assert turns.has_room(large) == (name != "c")
         turns.add(request(name, 25))
@@ -96,4 +96,4 @@ def test_what_open_requests_hold_in_memory_is_bounded_but_for_one_alone():
 
 def test_vectors_are_held_until_the_last_is_there():
     job = VectorJob(request_id="a", inputs=((1, 2),), n_numbers=384)
-    assert OpenRequest(job=job, sink=_NoSink()).n_bytes == 2 * 40 + 384 * 4
+    assert OpenRequest(job=job, sink=_NoSink()).n_bytes == 600 + 2 * 40 + 384 * 4

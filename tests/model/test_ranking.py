@@ -173,6 +173,7 @@ def test_a_request_is_bounded_by_the_tokens_of_all_its_pairs(bert, monkeypatch):
     builder = PairInputs(vocab, PairMarkers(before=(1,)), None, 64)
     n_tokens = sum(map(len, built(builder, "a query", "one", "", "two")))
     monkeypatch.setattr(vector_limits, "TOKENS_MAX", n_tokens)
+    monkeypatch.setattr(vector_limits, "INPUT_TOKENS_MIN", 1)
     assert len(built(builder, "a query", "one", "", "two")) == 3
     with pytest.raises(RequestError, match=f"more than {n_tokens} tokens") as caught:
         built(builder, "a query", "one", "", "two", "")

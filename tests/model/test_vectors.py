@@ -96,10 +96,18 @@ def test_a_text_without_tokens_is_refused_by_its_item(llama3, inputs, is_list, s
 
 def test_a_request_is_bounded_by_the_tokens_of_all_its_inputs(minilm, monkeypatch):
     monkeypatch.setattr(vector_limits, "TOKENS_MAX", 9)
+    monkeypatch.setattr(vector_limits, "INPUT_TOKENS_MIN", 1)
     assert len(built(minilm, "", (1, 2, 3), "man man")) == 3
     with pytest.raises(RequestError, match="input holds more than 9 tokens") as caught:
         built(minilm, "", (1, 2, 3), "man man man")
     assert caught.value.param == "input"
+
+
+def test_a_short_input_counts_for_the_room_that_it_takes(minilm, monkeypatch):
+    monkeypatch.setattr(vector_limits, "TOKENS_MAX", 32)
+    assert len(built(minilm, "", "man")) == 2
+    with pytest.raises(RequestError, match="more than 32 tokens"):
+        built(minilm, "", "man", "")
 
 
 def test_a_request_is_bounded_by_the_numbers_of_all_its_vectors(llama3, monkeypatch):
