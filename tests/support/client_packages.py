@@ -43,6 +43,7 @@ class Client:
     name: str
     script: str
     packages: tuple[str, ...]
+    api: str
     tried: tuple[str, ...]
     """What the script prints, a line each."""
 
@@ -65,6 +66,7 @@ def known_clients() -> dict[str, Client]:
             name=row["name"],
             script=row["script"],
             packages=tuple(row["packages"]),
+            api=row.get("api", "OpenAI"),
             tried=tuple(row["tried"]),
         )
         for key, row in table.items()
@@ -80,7 +82,12 @@ def run(client: Client, folder: Path, *arguments: str) -> str:
     program = "node" if client.is_node else str(folder / "bin" / "python")
     ran = subprocess.run(
         [program, script, *arguments],
-        env={**_environment(), "NODE_PATH": str(folder / "node_modules")},
+        # What they keep at home is kept with them.
+        env={
+            **_environment(),
+            "HOME": str(folder),
+            "NODE_PATH": str(folder / "node_modules"),
+        },
         check=False,
         capture_output=True,
         text=True,
