@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import secrets
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -33,11 +34,18 @@ def new_id(prefix: str) -> str:
     return prefix + secrets.token_hex(12)
 
 
+_LINE_ENDS = re.compile("[\x85\u2028\u2029]")
+"""Line ends that JSON lets stand: readers of lines, such as httpx's, would cut an event
+or a line of JSON in two there."""
+
+
 def dumps(value: object) -> str:
-    """JSON as it goes out: compact, UTF-8, never NaN or Infinity."""
+    """JSON as it goes out: one line to any reader, UTF-8, never NaN or Infinity."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    if text.isascii() or _is_utf8(text):
+    if text.isascii():
         return text
+    if _is_utf8(text):
+        return _LINE_ENDS.sub(lambda end: f"\\u{ord(end[0]):04x}", text)
     # A model wrote half of a surrogate pair as an escape, inside a call's arguments.
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
