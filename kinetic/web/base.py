@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import re
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from kinetic.web.vectors import VectorCall
 
 _log = logging.getLogger(__name__)
+
+
+REQUEST_ID = "X-Request-Id"
+"""The header that names a request in every answer."""
 
 
 def new_id(prefix: str) -> str:
@@ -66,6 +71,8 @@ class ApiHandler(web.RequestHandler):
     """
 
     service: Service
+    id_prefix: ClassVar[str] = "req-"
+    """What the ids of its requests begin with."""
     is_public: ClassVar[bool] = False
     """Answers without a key."""
     needs_json: ClassVar[bool] = True
@@ -85,11 +92,17 @@ class ApiHandler(web.RequestHandler):
         self.request._parse_body = _leave_body  # type: ignore[method-assign] # noqa: SLF001
         self._allowed_origin: str | None = None
 
+    @functools.cached_property
+    def request_id(self) -> str:
+        """What the request is called in the log, in its answer and among the actors."""
+        return new_id(self.id_prefix)
+
     # --- Guards ---------------------------------------------------------------------
 
     def set_default_headers(self) -> None:
-        """Name the server; called by Tornado."""
+        """Name the server and the request, errors too; called by Tornado."""
         self.set_header("Server", f"kinetic/{__version__}")
+        self.set_header(REQUEST_ID, self.request_id)
         self.clear_header("Content-Type")
 
     def prepare(self) -> None:
@@ -130,6 +143,7 @@ class ApiHandler(web.RequestHandler):
         if self._allowed_origin is not None:
             self.set_header("Access-Control-Allow-Origin", self._allowed_origin)
             self.set_header("Access-Control-Allow-Credentials", "true")
+            self.set_header("Access-Control-Expose-Headers", REQUEST_ID)
 
     def _check_key(self) -> None:
         keys = self.service.options.api_keys
@@ -247,7 +261,10 @@ class ApiHandler(web.RequestHandler):
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(
             value, HttpError
         ):
-            _log.error("%s failed", self.request.path, exc_info=(typ, value, tb))
+            path = self.request.path
+            _log.error(
+                "%s failed: %s", self.request_id, path, exc_info=(typ, value, tb)
+            )
 
     def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
         """Give our own status for our own errors; Tornado knows only its kind."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tornado import httputil, iostream
 
-from kinetic.web.base import dumps
+from kinetic.web.base import REQUEST_ID, dumps, new_id
 from kinetic.web.errors import HttpError, openai_body, too_large
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def refusal(error: HttpError) -> bytes:
     headers = {
         "Content-Type": "application/json; charset=utf-8",
         "Content-Length": str(len(body)),
+        REQUEST_ID: new_id("req-"),
         **error.headers,
         "Connection": "close",
     }
@@ -54,7 +55,7 @@ def refusal(error: HttpError) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-_NOT_HTTP = refusal(HttpError(status=400, message="the request is not valid HTTP/1.1"))
+_NOT_HTTP = HttpError(status=400, message="the request is not valid HTTP/1.1")
 
 
 class ClientStream(iostream.IOStream):
@@ -120,7 +121,7 @@ class ClientStream(iostream.IOStream):
     def write(self, data: bytes | memoryview) -> asyncio.Future[None]:
         """Write a part of an answer."""
         if data == _BARE_REFUSAL:
-            data = _NOT_HTTP
+            data = refusal(_NOT_HTTP)
         if self._next is _Next.HEAD:
             head, _, _ = bytes(data).partition(b"\r\n\r\n")
             is_chunked = b"\r\nTransfer-Encoding: chunked" in head

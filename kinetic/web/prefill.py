@@ -7,19 +7,19 @@ from dataclasses import replace
 
 from kinetic.actors.messages import Failed, Finished, PromptMoved
 from kinetic.web import json_body
-from kinetic.web.base import ApiHandler, new_id
+from kinetic.web.base import ApiHandler
 from kinetic.web.openai import schema
 
 
 class PrefillHandler(ApiHandler):
     """Takes a chat completion's body; only messages, tools and template matter."""
 
+    id_prefix = "prefill-"
+
     async def post(self) -> None:
         """Answer when the prompt is run, or as soon as anybody else comes."""
         self.service.check_kind("text")
-        arrival = schema.Arrival(
-            request_id=new_id("prefill-"), arrived_s=time.monotonic()
-        )
+        arrival = schema.Arrival(request_id=self.request_id, arrived_s=time.monotonic())
         body = self.request.body
 
         def read() -> schema.Asked:

@@ -64,8 +64,7 @@ def test_the_openai_client_reads_chats_and_texts_whole(stream):
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_ollama_client_reads_chats_and_texts_whole(stream):
     def work(url):
-        client = ollama.Client(host=url)
-        with client._client:
+        with ollama.Client(host=url) as client:
             chat = client.chat(model="tiny", messages=HI, stream=stream)
             text = client.generate(model="tiny", prompt="hi", stream=stream)
             if not stream:

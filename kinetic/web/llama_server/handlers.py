@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kinetic.actors.messages import Failed, SinkEvent
 from kinetic.web import json_body
-from kinetic.web.base import ApiHandler, new_id
+from kinetic.web.base import ApiHandler
 from kinetic.web.errors import HttpError, to_http
 from kinetic.web.journal import Journal
 from kinetic.web.llama_server import describe, schema
@@ -60,6 +60,8 @@ def not_supported(message: str) -> HttpError:
 class CompletionHandler(NativeHandler):
     """POST /completion: continues a prompt."""
 
+    id_prefix = "completion-"
+
     async def post(self) -> None:
         """Answer a request, streamed or whole."""
         arrived_s = time.monotonic()
@@ -71,7 +73,7 @@ class CompletionHandler(NativeHandler):
             return schema.read_completion(
                 json_body.parse(body),
                 facts,
-                request_id=new_id("completion-"),
+                request_id=self.request_id,
                 arrived_s=arrived_s,
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from kinetic.web import json_body
-from kinetic.web.base import ApiHandler, new_id
+from kinetic.web.base import ApiHandler
 from kinetic.web.llama_server.embedding import Wanted, embedding_json, read_embedding
 from kinetic.web.llama_server.handlers import NativeHandler
 from kinetic.web.vector_handler import VectorHandler
@@ -13,6 +13,8 @@ from kinetic.web.vector_handler import VectorHandler
 
 class EmbeddingHandler(NativeHandler, VectorHandler):
     """POST /embedding: vectors, from an embedding model."""
+
+    id_prefix = "embedding-"
 
     async def post(self) -> None:
         """Answer with the vectors of each input."""
@@ -25,7 +27,7 @@ class EmbeddingHandler(NativeHandler, VectorHandler):
             return read_embedding(
                 json_body.parse(body),
                 service.info,
-                request_id=new_id("embedding-"),
+                request_id=self.request_id,
                 arrived_s=arrived_s,
             )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kinetic.errors import UnsupportedFeature
-from kinetic.web.base import ApiHandler, new_id
+from kinetic.web.base import ApiHandler
 from kinetic.web.ollama import embed
 from kinetic.web.ollama.handlers import OllamaHandler, other_route
 from kinetic.web.ollama.names import check_name
@@ -63,7 +63,7 @@ class EmbedHandler(OllamaHandler, VectorHandler):
     ) -> embed.Wanted:
         """Read this route's body; raises RequestError."""
         return embed.read_embed(
-            body, info, request_id=new_id("ollama-"), arrived_s=arrived_s
+            body, info, request_id=self.request_id, arrived_s=arrived_s
         )
 
     def written(
@@ -90,7 +90,7 @@ class EmbeddingsHandler(EmbedHandler):
     ) -> embed.Wanted:
         """Read the prompt; raises RequestError."""
         return embed.read_embeddings(
-            body, info, request_id=new_id("ollama-"), arrived_s=arrived_s
+            body, info, request_id=self.request_id, arrived_s=arrived_s
         )
 
     def written(

@@ -16,7 +16,7 @@ from kinetic.errors import RequestError, UnsupportedFeature
 from kinetic.gguf_header import Header, read_headers
 from kinetic.store import shards
 from kinetic.web import json_body
-from kinetic.web.base import ApiHandler, new_id
+from kinetic.web.base import ApiHandler
 from kinetic.web.errors import HttpError, ollama_body, to_http
 from kinetic.web.journal import Journal
 from kinetic.web.ndjson import LineStream
@@ -35,6 +35,7 @@ DIGEST_WAIT_S = 1.0
 class OllamaHandler(ApiHandler):
     """Base of Ollama's routes: bodies of any content type, errors as one string."""
 
+    id_prefix = "ollama-"
     needs_json = False
     # Ollama's clients are also programs with a web view, whose pages have origins of
     # schemes that no web site can have.
@@ -143,7 +144,7 @@ class AnswerHandler(OllamaHandler):
 
     async def post(self) -> None:
         """Answer a request, streamed or whole."""
-        request_id, arrived_s = new_id("ollama-"), time.monotonic()
+        arrived_s = time.monotonic()
         info = self.service.info
 
         def read() -> tuple[str, schema.Asked]:
@@ -154,7 +155,7 @@ class AnswerHandler(OllamaHandler):
                 model=model,
                 info=info,
                 facts=self.service.facts,
-                request_id=request_id,
+                request_id=self.request_id,
                 arrived_s=arrived_s,
             )
             return model, self.read(body, asking)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from kinetic import __version__
 from kinetic.actors.messages import Failed, Finished, SinkEvent
 from kinetic.types import TextInput
 from kinetic.web import json_body, sse
-from kinetic.web.base import ApiHandler, new_id
+from kinetic.web.base import ApiHandler
 from kinetic.web.errors import HttpError, to_http
 from kinetic.web.journal import Journal
 from kinetic.web.models import model_entry, models_body
@@ -51,15 +51,10 @@ class ModelHandler(ModelsHandler):
 class GenerationHandler(ApiHandler):
     """What the two generating routes do alike."""
 
-    id_prefix: ClassVar[str]
-
     async def post(self) -> None:
         """Answer a request, streamed or whole."""
         self.service.check_kind("text")
-        arrival = schema.Arrival(
-            request_id=new_id(self.id_prefix), arrived_s=time.monotonic()
-        )
-        self.set_header("X-Request-Id", arrival.request_id)
+        arrival = schema.Arrival(request_id=self.request_id, arrived_s=time.monotonic())
         body = self.request.body
 
         def read() -> schema.Asked:

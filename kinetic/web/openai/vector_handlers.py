@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from kinetic.web import json_body
-from kinetic.web.base import ApiHandler, new_id
+from kinetic.web.base import ApiHandler
 from kinetic.web.openai.embeddings import Wanted, embeddings_json, read_embeddings
 from kinetic.web.openai.rerank import Ranking, read_rerank, rerank_json
 from kinetic.web.vector_handler import VectorHandler
@@ -13,6 +13,8 @@ from kinetic.web.vector_handler import VectorHandler
 
 class EmbeddingsHandler(VectorHandler):
     """POST /v1/embeddings."""
+
+    id_prefix = "embd-"
 
     async def post(self) -> None:
         """Answer with a vector for each input."""
@@ -25,7 +27,7 @@ class EmbeddingsHandler(VectorHandler):
             return read_embeddings(
                 json_body.parse(body),
                 service.info,
-                request_id=new_id("embd-"),
+                request_id=self.request_id,
                 arrived_s=arrived_s,
             )
 
@@ -40,6 +42,8 @@ class EmbeddingsHandler(VectorHandler):
 class RerankHandler(VectorHandler):
     """POST /v1/rerank."""
 
+    id_prefix = "rerank-"
+
     async def post(self) -> None:
         """Answer with the documents by their relevance."""
         arrived_s = time.monotonic()
@@ -50,7 +54,7 @@ class RerankHandler(VectorHandler):
             return read_rerank(
                 json_body.parse(body),
                 service.info,
-                request_id=new_id("rerank-"),
+                request_id=self.request_id,
                 arrived_s=arrived_s,
             )
 
