@@ -312,6 +312,14 @@ def _server_flags(command: argparse.ArgumentParser) -> None:
         " several times",
     )
     group.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="answer to this name too, such as a proxy's, in Host headers; may be given"
+        " several times",
+    )
+    group.add_argument(
         "--queue",
         type=_whole(0),
         default=256,
@@ -443,7 +451,8 @@ def serve_options(arguments: argparse.Namespace) -> ServeOptions:
         request_timeout_s=float(named.get("timeout", 30)),
         max_body_bytes=named.get("max_body", 32) * MIB,
         api_keys=_keys(named.get("api_key", []), named.get("api_key_file")),
-        cors_origins=tuple(named.get("cors_origin", [])),
+        cors_origins=_origins(named.get("cors_origin", [])),
+        allowed_hosts=_host_names(named.get("allowed_host", [])),
         chat_template=_template(arguments.chat_template_file),
         cache_ram_bytes=_mib(named.get("cache_ram")),
         cache_dir=named.get("cache_dir"),
@@ -533,6 +542,32 @@ def _keys(given: list[str], file: Path | None) -> tuple[str, ...]:
     if any(not key.strip() for key in keys):
         raise ModelError("an API key must not be empty")
     return tuple(key.strip() for key in keys)
+
+
+def _origins(given: list[str]) -> tuple[str, ...]:
+    from kinetic.web.guard import is_origin
+
+    origins = tuple(text.removesuffix("/") for text in given)
+    for origin in origins:
+        if origin != "*" and not is_origin(origin):
+            raise ModelError(
+                f"--cors-origin {origin} is no origin, such as https://app.example:8443"
+                " (no path), and not *"
+            )
+    return origins
+
+
+def _host_names(given: list[str]) -> tuple[str, ...]:
+    from kinetic.web.guard import host_name
+
+    names = [host_name(text) for text in given]
+    for text, name in zip(given, names, strict=True):
+        if name is None:
+            raise ModelError(
+                f"--allowed-host {text} is no host's name, such as llm.example.com"
+                " (no scheme, port or path)"
+            )
+    return tuple(name for name in names if name is not None)
 
 
 def _serve(arguments: argparse.Namespace) -> int:

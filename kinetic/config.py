@@ -42,6 +42,8 @@ class ServeOptions:
     max_body_bytes: int = 32 * MIB
     api_keys: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    """Hosts that the server is asked by, beside this computer's own names."""
     chat_template: str | None = None
     """Template text in place of the model's own."""
     cache_ram_bytes: int | None = None

@@ -109,11 +109,14 @@ class ApiHandler(web.RequestHandler):
         """Run the guards; called by Tornado before the method."""
         headers = self.request.headers
         options = self.service.options
-        if not guard.is_allowed_host(headers.get("Host"), bound_to=options.host):
+        if not guard.is_allowed_host(
+            headers.get("Host"), bound_to=options.host, allowed=options.allowed_hosts
+        ):
             raise HttpError(
                 status=403,
-                message="the Host header names another computer; this server listens"
-                " on the loopback address only (see --host)",
+                message="the Host header names another computer; a server on the"
+                " loopback address (see --host) answers to its own names and to those"
+                " of --allowed-host",
                 kind="permission_error",
             )
         self._check_origin(headers.get("Origin"))

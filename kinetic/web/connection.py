@@ -17,6 +17,7 @@ from tornado import httputil, iostream
 
 from kinetic.web.base import REQUEST_ID, dumps, new_id
 from kinetic.web.errors import HttpError, openai_body, too_large
+from kinetic.web.target import in_origin_form
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -196,6 +197,8 @@ class BodyLimit(httputil.HTTPMessageDelegate):
         asks = headers.get("Expect", "").lower() == "100-continue"
         if size > self._limit * (1 if asks else _FAR):
             return self._refuse()
+        if isinstance(start_line, httputil.RequestStartLine):
+            start_line = in_origin_form(start_line, headers)
         return self._inner.headers_received(start_line, headers)
 
     async def _refuse(self) -> None:

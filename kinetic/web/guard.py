@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -46,30 +46,46 @@ def is_json(content_type: str | None) -> bool:
     )
 
 
-def host_of(origin: str) -> str | None:
-    """The host name of an Origin or Host header, lower case; None if malformed."""
-    text = origin if "//" in origin else f"//{origin}"
+_AUTHORITY = re.compile(
+    r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::([0-9]{0,5}))?", re.IGNORECASE | re.ASCII
+)
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(.+)", re.IGNORECASE | re.ASCII)
+_LAST_PORT = 65535
+
+
+def host_and_port(authority: str) -> tuple[str, int | None] | None:
+    """The host of "host:port", in lower case, and the port; None if malformed.
+
+    Stricter than a URL: only what browsers and clients write after they have made sense
+    of an address themselves. So there are no names of users, no percent signs, no zones
+    of IPv6 addresses, nothing beside brackets and no port above 65535; an IPv4 address
+    in an odd form is a name like any other.
+    """
+    parts = _AUTHORITY.fullmatch(authority)
+    if parts is None:
+        return None
+    bracketed, name, digits = parts.groups()
+    port = int(digits) if digits else None
+    if port is not None and port > _LAST_PORT:
+        return None
+    if bracketed is None:
+        return name.lower(), port
     try:
-        parts = urlsplit(text)
-        parts.port  # noqa: B018 - raises for a port that is no number
+        return str(ipaddress.IPv6Address(bracketed)), port
     except ValueError:
         return None
-    if parts.username is not None or parts.path not in {"", "/"}:
-        return None
-    return parts.hostname
 
 
-def is_this_computer(host: str | None) -> bool:
+def is_this_computer(host: str) -> bool:
     """Whether a host name can only mean the machine itself."""
-    if host is None:
-        return False
-    host = host.rstrip(".")
+    host = host.lower().removesuffix(".")
     if host in _LOCAL_NAMES or host.endswith(".localhost"):
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def is_allowed_origin(
@@ -97,25 +113,47 @@ def is_allowed_origin(
 
 
 def _normal(origin: str) -> tuple[str, str, int | None] | None:
-    try:
-        parts = urlsplit(origin)
-        port = parts.port
-    except ValueError:
+    """Scheme, host and port of an origin; None for what is none, such as "null"."""
+    parts = _ORIGIN.fullmatch(origin)
+    place = None if parts is None else host_and_port(parts[2])
+    if parts is None or place is None:
         return None
-    if not parts.scheme or parts.hostname is None or parts.username is not None:
-        return None
-    if parts.path not in {"", "/"} or parts.query or parts.fragment:
-        return None
-    default = {"http": 80, "https": 443}.get(parts.scheme.lower())
-    return parts.scheme.lower(), parts.hostname, port or default
+    scheme, (host, port) = parts[1].lower(), place
+    default = {"http": 80, "https": 443}.get(scheme)
+    return scheme, host, port or default
 
 
-def is_allowed_host(host: str | None, *, bound_to: str) -> bool:
+def is_origin(text: str) -> bool:
+    """Whether a text is what an Origin header may hold, but for "null"."""
+    return _normal(text) is not None
+
+
+def host_name(text: str) -> str | None:
+    """A host's name or address as hosts are compared; None if it is none.
+
+    It has no port; brackets round an IPv6 address may be left out.
+    """
+    is_bare_ipv6 = ":" in text and not text.startswith("[")
+    found = host_and_port(f"[{text}]" if is_bare_ipv6 else text)
+    if found is None or found[1] is not None:
+        return None
+    return found[0].removesuffix(".")
+
+
+def is_allowed_host(
+    host: str | None, *, bound_to: str, allowed: Collection[str] = ()
+) -> bool:
     """Whether a Host header fits a server bound to `bound_to`.
 
-    On a loopback address only names of this computer are taken: a foreign name there
-    is a web page that had its own name point here. HTTP/1.0 sends none.
+    On a loopback address only names of this computer are taken, and those `allowed`
+    (as `host_name` gives them): a foreign name there is a web page that had its own
+    name point here. Elsewhere every name is, unless some are allowed by name. HTTP/1.0
+    sends none.
     """
-    if not is_this_computer(bound_to) or host is None:
+    if host is None or not (allowed or is_this_computer(bound_to)):
         return True
-    return is_this_computer(host_of(host))
+    found = host_and_port(host)
+    if found is None:
+        return False
+    name, _ = found
+    return is_this_computer(name) or name.removesuffix(".") in allowed

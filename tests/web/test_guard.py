@@ -71,6 +71,10 @@ def test_only_whole_keys_are_known(given, known):
         "http://app.localhost",
         "HTTP://LOCALHOST",
         "http://127.8.9.1",
+        "http://[0:0:0:0:0:0:0:1]",
+        "http://[::ffff:127.0.0.1]:8080",
+        "http://localhost.",
+        "https://A.B.LOCALHOST:65535",
     ],
 )
 def test_pages_of_this_computer_are_allowed(origin):
@@ -95,6 +99,40 @@ def test_pages_of_this_computer_are_allowed(origin):
         "http://0.0.0.0",
         "http://localhost/page",
         "http://localhost?x",
+        "http://localhost#x",
+        "http://[::1].evil.example",
+        "http://[::1]evil",
+        "http://[::1]]",
+        "http://[[::1]",
+        "http://[::1%25lo]",
+        "http://[::1%lo]",
+        "http://[::ffff:8.8.8.8]",
+        "http://[localhost]",
+        "http://::1",
+        "http://localhost@",
+        "http://:x@localhost",
+        "http://localhost:65536",
+        "http://localhost:-1",
+        "http://localhost:080x",
+        "http://localhost..",
+        "http://127.1",
+        "http://0x7f.1",
+        "http://2130706433",
+        "http://0177.0.0.1",
+        "http://127.0.0.01",
+        "http://local%68ost",
+        "http://localhost%00.evil.example",
+        "http://localhost\\.evil.example",
+        "http://localhost\tevil.example",
+        "http://loca\u017fthost",
+        "http:///localhost",
+        "http:localhost",
+        "://localhost",
+        "localhost",
+        "http://",
+        "http://evil.example http://localhost",
+        "http://localhost, http://evil.example",
+        "ftp://localhost",
     ],
 )
 def test_other_pages_are_not(origin):
@@ -135,6 +173,9 @@ def test_a_star_allows_every_origin():
         "[::1]:8080",
         "LOCALHOST",
         "localhost.",
+        "localhost:",
+        "[0:0:0:0:0:0:0:1]",
+        "[::ffff:127.0.0.1]:8080",
         None,
     ],
 )
@@ -153,6 +194,21 @@ def test_hosts_of_this_computer_fit_a_loopback_server(host):
         "localhost/x",
         "",
         "localhost:x",
+        "localhost:65536",
+        "localhost..",
+        "[::1].evil.example",
+        "[::1]evil",
+        "[::1]]",
+        "[::1%25lo]",
+        "::1",
+        "127.1",
+        "0x7f.1",
+        "2130706433",
+        "local%68ost",
+        "http://localhost",
+        "//localhost",
+        "localhost#x",
+        "localhost,evil.example",
     ],
 )
 def test_other_hosts_do_not(host):
@@ -162,6 +218,49 @@ def test_other_hosts_do_not(host):
 
 def test_a_server_for_others_takes_any_host():
     assert guard.is_allowed_host("box.lan", bound_to="0.0.0.0")
+
+
+@pytest.mark.parametrize("bound_to", ["127.0.0.1", "::1", "0.0.0.0", "192.168.0.5"])
+def test_hosts_allowed_by_name_are_taken_and_then_no_other_is(bound_to):
+    allowed = ("llm.example.com", "2001:db8::1", "10.0.0.7")
+    for host in (
+        "llm.example.com",
+        "LLM.example.com.:8443",
+        "[2001:DB8:0::1]:80",
+        "10.0.0.7:8080",
+        "localhost:8080",
+    ):
+        assert guard.is_allowed_host(host, bound_to=bound_to, allowed=allowed)
+    for host in (
+        "evil.example",
+        "x.llm.example.com",
+        "llm.example.com.evil",
+        "10.0.0.8",
+    ):
+        assert not guard.is_allowed_host(host, bound_to=bound_to, allowed=allowed)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("LLM.example.com", "llm.example.com"),
+        ("llm.example.com.", "llm.example.com"),
+        ("host.docker.internal", "host.docker.internal"),
+        ("ollama_1", "ollama_1"),
+        ("10.0.0.7", "10.0.0.7"),
+        ("2001:DB8::0:1", "2001:db8::1"),
+        ("[2001:db8::1]", "2001:db8::1"),
+        ("llm.example.com:8080", None),
+        ("https://llm.example.com", None),
+        ("llm.example.com/x", None),
+        ("*.example.com", None),
+        ("*", None),
+        ("a,b", None),
+        ("", None),
+    ],
+)
+def test_a_hosts_name_is_read_as_hosts_are_compared(text, name):
+    assert guard.host_name(text) == name
 
 
 # --- Content types ------------------------------------------------------------------
