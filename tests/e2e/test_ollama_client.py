@@ -395,6 +395,8 @@ def test_the_client_understands_every_refusal(client):
         client.embeddings(MODEL, "x")
     with pytest.raises(ollama.ResponseError, match="does not support thinking"):
         client.chat(MODEL, MESSAGES, think=True)
+    assert client.pull(MODEL).status == "success"
+    assert [part.status for part in client.pull(MODEL, stream=True)][-1] == "success"
     for call in (
         lambda: client.pull("other"),
         lambda: list(client.pull("other", stream=True)),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from kinetic.actors.messages import Delta, Failed, Finished, SinkEvent
-from kinetic.errors import RequestError, UnsupportedFeature
+from kinetic.errors import ModelNotFound, RequestError, UnsupportedFeature
 from kinetic.gguf_header import Header, read_headers
 from kinetic.store import shards
 from kinetic.web import json_body
@@ -23,6 +23,7 @@ from kinetic.web.ndjson import LineStream
 from kinetic.web.ollama import describe, schema
 from kinetic.web.ollama.names import check_name, display_name
 from kinetic.web.ollama.render import Renderer, Shape, chat_shape, generate_shape
+from kinetic.web.readers import shown
 from kinetic.web.service import ClientGone
 
 if TYPE_CHECKING:
@@ -125,7 +126,8 @@ class ShowHandler(OllamaHandler):
         body = self.body()
         check_name(body, self.names)
         info = self.service.info
-        read = _whole_header if schema.read_show(body) else _brief_header
+        verbose = schema.read_flag(body, "verbose", default=False)
+        read = _whole_header if verbose else _brief_header
         header = await self.service.run(lambda: read(Path(info.path)))
         projector = None
         if info.projector_path:
@@ -282,19 +284,39 @@ def other_route(kind: str) -> str:
 class ManagingHandler(OllamaHandler):
     """Routes that fetch, make, copy and delete models: none of them is served."""
 
-    def refuse(self) -> NoReturn:
-        """Say what this server does, and what manages models."""
+    def refuse(self, what: str | None = None) -> NoReturn:
+        """Say what was refused, what this server does, and what manages models."""
         name = display_name(self.service.info.id)
+        what = what or f"{self.request.path} is refused"
         raise HttpError(
             status=HTTPStatus.FORBIDDEN,
-            message=f"this server serves only {name} and manages no models; `kinetic"
-            " pull`, `kinetic list` and `kinetic rm` do, on the command line",
+            message=f"{what}: this server serves only {name} and manages no models;"
+            " `kinetic pull`, `kinetic list` and `kinetic rm` do, on the command line",
             kind="permission_error",
         )
 
 
+class PullHandler(ManagingHandler):
+    """POST /api/pull: apps do so before they use a model."""
+
+    async def post(self) -> None:
+        """Succeed where there is nothing to do, since the model is served."""
+        body = self.body()
+        stream = schema.read_flag(body, "stream", default=True)
+        try:
+            check_name(body, self.names)
+        except ModelNotFound:
+            asked = shown(body.get("model") or body.get("name"))
+            self.refuse(f"{asked} is not pulled")
+        done = {"status": "success"}
+        if stream:
+            await LineStream(self).send([{"status": "pulling manifest"}, done])
+        else:
+            self.send_json(done)
+
+
 class ManagingPostHandler(ManagingHandler):
-    """POST /api/pull, /api/push, /api/create, /api/copy."""
+    """POST /api/push, /api/create, /api/copy."""
 
     def post(self) -> None:
         """Refuse."""
@@ -333,7 +355,7 @@ ROUTES: list[tuple[str, type[ApiHandler]]] = [
     ("/api/show", ShowHandler),
     ("/api/chat", ChatHandler),
     ("/api/generate", GenerateHandler),
-    ("/api/pull", ManagingPostHandler),
+    ("/api/pull", PullHandler),
     ("/api/push", ManagingPostHandler),
     ("/api/create", ManagingPostHandler),
     ("/api/copy", ManagingPostHandler),

@@ -104,13 +104,15 @@ def read_generate(body: Mapping[str, Any], asking: Asking) -> Asked:
     return _asked(values, options, inputs, asking)
 
 
-def read_show(body: Mapping[str, Any]) -> bool:
-    """Whether /api/show is to tell everything (`verbose`); raises RequestError."""
-    verbose = body.get("verbose")
-    if verbose is not None and not isinstance(verbose, bool):
-        message = f"verbose must be true or false, not {shown(verbose)}"
-        raise RequestError(message, param="verbose")
-    return bool(verbose)
+def read_flag(body: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    """A field that is true or false; raises RequestError for anything else."""
+    value = body.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        message = f"{name} must be true or false, not {shown(value)}"
+        raise RequestError(message, param=name)
+    return value
 
 
 def _load(values: Mapping[str, Any]) -> Asked:

@@ -329,12 +329,55 @@ def test_show_of_a_file_that_cannot_be_read_is_an_error_and_not_a_crash(model_fi
 
 @pytest.mark.parametrize(
     "path",
-    ["/api/pull", "/api/push", "/api/create", "/api/copy", "/api/blobs/sha256:1"],
+    ["/api/push", "/api/create", "/api/copy", "/api/blobs/sha256:1"],
 )
 def test_models_are_not_managed_over_http(path):
     found = error(post(path, {"model": "tiny"}), 403)
+    assert found.startswith(f"{path} is refused")
     assert "tiny:latest" in found
     assert "`kinetic pull`" in found
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"model": "tiny"},
+        {"name": "tiny"},
+        {"model": "Tiny:latest"},
+        {"model": "library/tiny"},
+        {"model": "tiny-Q4_K_M.gguf", "insecure": True},
+    ],
+)
+def test_the_served_model_is_pulled_at_once(named):
+    streamed = lines(post("/api/pull", named))
+    assert streamed == [{"status": "pulling manifest"}, {"status": "success"}]
+    assert streamed == lines(post("/api/pull", {**named, "stream": True}))
+    whole = post("/api/pull", {**named, "stream": False})
+    assert whole.status == 200
+    assert whole.headers["Content-Type"].startswith("application/json")
+    assert json.loads(whole.body) == {"status": "success"}
+
+
+@pytest.mark.parametrize("more", [{}, {"stream": True}, {"stream": False}])
+def test_no_other_model_is_pulled(more):
+    found = error(post("/api/pull", {"model": "other", **more}), 403)
+    assert found.startswith('"other" is not pulled: this server serves only tiny')
+    assert "`kinetic pull`" in found
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({}, "model is required"),
+        ({"model": ""}, "model is required"),
+        ({"model": 5}, "model must be a string"),
+        ({"model": "tiny", "stream": "no"}, "stream must be true or false"),
+        ("", "missing request body"),
+        ("{", "not valid JSON"),
+    ],
+)
+def test_a_pull_that_names_nothing_is_refused(body, words):
+    assert words in error(post("/api/pull", body), 400)
 
 
 def test_models_are_not_deleted_and_blobs_are_not_there():

@@ -5,7 +5,7 @@ import pytest
 
 from kinetic.errors import RequestError, UnsupportedFeature
 from kinetic.types import ChatInput, SamplingParams, TextInput
-from kinetic.web.ollama.schema import Asking, read_chat, read_generate, read_show
+from kinetic.web.ollama.schema import Asking, read_chat, read_flag, read_generate
 from kinetic.web.readers import INT32_MAX
 from tests.support.served import model_facts, model_info
 
@@ -475,8 +475,8 @@ def test_log_probabilities_with_and_without_alternatives():
 
 
 def test_show_takes_verbose_or_nothing():
-    assert read_show({"verbose": True}) is True
-    assert read_show({"verbose": None}) is False
-    assert read_show({}) is False
+    assert read_flag({"verbose": True}, "verbose", default=False) is True
+    assert read_flag({"verbose": None}, "verbose", default=False) is False
+    assert read_flag({}, "verbose", default=False) is False
     with pytest.raises(RequestError, match=r"^verbose must be"):
-        read_show({"verbose": "yes"})
+        read_flag({"verbose": "yes"}, "verbose", default=False)
