@@ -151,7 +151,12 @@ class Answer:
 
     def fail(self, outcome: str, error: KineticError) -> str:
         """End it by an error; the outcome."""
-        self.last = Failed(index=self.begun.job.index, error=error)
+        self.last = Failed(
+            index=self.begun.job.index,
+            error=error,
+            usage=self.usage(),
+            timings=self.timings(),
+        )
         return outcome
 
     # --- What the request's sink hears ----------------------------------------------

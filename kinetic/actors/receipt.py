@@ -178,7 +178,14 @@ class Receipt(KineticActor):
 
 
 def _fail(record: Record, error: KineticError) -> None:
-    record.sink.put(Failed(index=record.job.index, error=error))
+    finished = record.finished
+    failed = Failed(
+        index=record.job.index,
+        error=error,
+        usage=finished.usage,
+        timings=finished.timings,
+    )
+    record.sink.put(failed)
 
 
 def output_record(record: Record) -> OutputRecord:

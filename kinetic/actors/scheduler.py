@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
@@ -171,7 +172,13 @@ class Scheduler(KineticActor):
 
     def _drop(self, waiter: Waiter, error: KineticError, outcome: str) -> None:
         """End a job that has no slot."""
-        waiter.sink.put(Failed(index=waiter.job.index, error=error))
+        failed = Failed(
+            index=waiter.job.index,
+            error=error,
+            usage=_nothing_made(waiter.job),
+            timings=_waited(waiter.job),
+        )
+        waiter.sink.put(failed)
         tell(self._peers.metrics, JobDropped(outcome=outcome))
 
     def _cancel(self, cancel: Cancel) -> None:
@@ -376,13 +383,20 @@ class Scheduler(KineticActor):
 
 def _end_unstarted(waiter: Waiter) -> None:
     """End a prefill that never got to run."""
-    usage = Usage(n_prompt=len(waiter.job.prompt), n_cached=0, n_generated=0)
-    timings = Timings(queued_s=0.0, prompt_s=0.0, predicted_s=0.0)
     finished = Finished(
         index=waiter.job.index,
         finish=Finish(reason="limit"),
-        usage=usage,
-        timings=timings,
+        usage=_nothing_made(waiter.job),
+        timings=_waited(waiter.job),
         slot_id=-1,
     )
     waiter.sink.put(finished)
+
+
+def _nothing_made(job: Job) -> Usage:
+    return Usage(n_prompt=len(job.prompt), n_cached=0, n_generated=0)
+
+
+def _waited(job: Job) -> Timings:
+    queued_s = max(time.monotonic() - job.arrived_s, 0.0)
+    return Timings(queued_s=queued_s, prompt_s=0.0, predicted_s=0.0)

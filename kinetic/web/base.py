@@ -16,6 +16,7 @@ from tornado import web
 from kinetic import __version__
 from kinetic.web import guard, json_body
 from kinetic.web.errors import HttpError, openai_body, to_http, too_large
+from kinetic.web.journal import Journal
 from kinetic.web.service import ClientGone
 
 if TYPE_CHECKING:
@@ -289,14 +290,19 @@ class ApiHandler(web.RequestHandler):
             self._stream.cancel(ClientGone("the client closed its connection"))
 
     @contextlib.contextmanager
-    def open_stream(self, jobs: tuple[Job, ...]) -> Iterator[RequestStream]:
-        """Start the jobs and give the request's stream.
+    def open_stream(
+        self, jobs: tuple[Job, ...], *, streamed: bool
+    ) -> Iterator[RequestStream]:
+        """Start the jobs and give the request's stream; the log tells of both ends.
 
         Raises ClientGone when the client left while its prompt was built.
         """
+        journal = Journal(self.request.path, jobs, streamed=streamed)
         if self._is_gone:
-            raise ClientGone("the client closed its connection")
-        with self.service.open(jobs) as stream:
+            gone = ClientGone("the client closed its connection")
+            journal.never_began(gone)
+            raise gone
+        with self.service.open(jobs, journal) as stream:
             self._stream = stream
             try:
                 yield stream

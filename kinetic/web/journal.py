@@ -7,53 +7,73 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from kinetic.actors.messages import Failed, Finished, Job, SinkEvent
+from kinetic.actors.messages import Failed, Finished, Job
+from kinetic.errors import KineticError
 from kinetic.web.service import ClientGone
 
 _log = logging.getLogger(__name__)
 
 
 class Journal:
-    """Follows one request from its jobs to its end."""
+    """Follows one request from its jobs to the end of the last of them.
 
-    def __init__(self, route: str, jobs: Sequence[Job], *, stream: bool) -> None:
+    What became of a job is known to the actors alone: a client that leaves reads no
+    end, and its answer goes on for as long as a pass takes. So ends are seen as they
+    are told, in any thread, one at a time.
+    """
+
+    def __init__(self, route: str, jobs: Sequence[Job], *, streamed: bool) -> None:
         self._id = jobs[0].request_id
-        self._route = route
         self._began_s = time.monotonic()
+        self._n_open = len(jobs)
         self._ends: Counter[str] = Counter()
         self._n_cached = 0
         self._n_generated = 0
         self._queued_s = 0.0
-        self._n_prompt = sum(len(job.prompt) for job in jobs)
+        self._is_known = True
         _log.info(
             "%s begins: %s, choices %d, prompt tokens %d%s",
             self._id,
             route,
             len(jobs),
-            self._n_prompt,
-            ", streamed" if stream else "",
+            sum(len(job.prompt) for job in jobs),
+            ", streamed" if streamed else "",
         )
 
-    def saw(self, events: Sequence[SinkEvent]) -> None:
-        """Take what the request's stream told."""
-        for event in events:
-            if isinstance(event, Finished):
-                self._ends[event.finish.reason] += 1
-                self._n_cached += event.usage.n_cached
-                self._n_generated += event.usage.n_generated
-                self._queued_s = max(self._queued_s, event.timings.queued_s)
-            elif isinstance(event, Failed):
-                gone = isinstance(event.error, ClientGone)
-                self._ends["client gone" if gone else type(event.error).__name__] += 1
+    def saw(self, end: Finished | Failed) -> None:
+        """Take a job's end, and tell the request's with the last one."""
+        if isinstance(end, Finished):
+            self._ends[end.finish.reason] += 1
+        else:
+            self._ends[_name(end.error)] += 1
+        if end.usage is None or end.timings is None:
+            self._is_known = False
+        else:
+            self._n_cached += end.usage.n_cached
+            self._n_generated += end.usage.n_generated
+            self._queued_s = max(self._queued_s, end.timings.queued_s)
+        self._n_open -= 1
+        if self._n_open == 0:
+            self._tell()
 
-    def end(self) -> None:
-        """The request is over, however it ended."""
+    def never_began(self, error: KineticError) -> None:
+        """No job was handed over."""
+        self._ends[_name(error)] += 1
+        self._tell()
+
+    def _tell(self) -> None:
+        figures = (
+            f"cached tokens {self._n_cached}, answer tokens {self._n_generated},"
+            f" queued {self._queued_s:.3f} s"
+        )
         _log.info(
-            "%s ends: %s, cached tokens %d, answer tokens %d, queued %.3f s, %.3f s",
+            "%s ends: %s, %s, %.3f s",
             self._id,
-            ", ".join(sorted(self._ends)) or "given up",
-            self._n_cached,
-            self._n_generated,
-            self._queued_s,
+            ", ".join(sorted(self._ends)),
+            figures if self._is_known else "tokens unknown",
             time.monotonic() - self._began_s,
         )
+
+
+def _name(error: KineticError) -> str:
+    return "client gone" if isinstance(error, ClientGone) else type(error).__name__

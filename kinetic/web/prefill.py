@@ -32,7 +32,7 @@ class PrefillHandler(ApiHandler):
         jobs = await self.service.prepare(request)
         n_done = 0
         if jobs:
-            with self.open_stream(jobs) as stream:
+            with self.open_stream(jobs, streamed=False) as stream:
                 while events := await stream.read():
                     for event in events:
                         if isinstance(event, Failed):

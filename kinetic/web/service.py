@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         VectorJob,
         VectorRequest,
     )
+    from kinetic.web.journal import Journal
     from kinetic.web.sampling import ModelFacts
 
 
@@ -204,9 +205,9 @@ class Service:
             raise UnsupportedFeature(wrong_kind(self.info.kind))
 
     @contextlib.contextmanager
-    def open(self, jobs: tuple[Job, ...]) -> Iterator[RequestStream]:
+    def open(self, jobs: tuple[Job, ...], journal: Journal) -> Iterator[RequestStream]:
         """Start a request and give its stream; leaving cancels what is still open."""
-        with self._answering(RequestStream(self.actors, jobs)) as stream:
+        with self._answering(RequestStream(self.actors, jobs, journal)) as stream:
             yield stream
 
     @contextlib.contextmanager

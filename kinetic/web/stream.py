@@ -12,6 +12,7 @@ from kinetic.errors import KineticError, ReaderTooSlow
 
 if TYPE_CHECKING:
     from kinetic.actors.messages import Job, SinkEvent
+    from kinetic.web.journal import Journal
     from kinetic.web.service import Actors
 
 LIMIT = 4096
@@ -25,8 +26,9 @@ class RequestStream:
     the event loop. Ends by itself once every job has ended, exactly once each.
     """
 
-    def __init__(self, actors: Actors, jobs: tuple[Job, ...]) -> None:
+    def __init__(self, actors: Actors, jobs: tuple[Job, ...], journal: Journal) -> None:
         self._actors = actors
+        self._journal = journal
         self._loop = asyncio.get_running_loop()
         self._request_id = jobs[0].request_id
         self._open = {job.index for job in jobs}
@@ -47,6 +49,8 @@ class RequestStream:
         with self._lock:
             if isinstance(event, Finished | Failed):
                 self._actors.forget(self._request_id, event.index)
+                # Here, and not where it is read: a client that is gone reads nothing.
+                self._journal.saw(event)
             is_first = not self._events
             self._events.append(event)
             is_full = len(self._events) > LIMIT and not self._is_cancelled

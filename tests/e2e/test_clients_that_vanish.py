@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
+import re
 import socket
 import threading
 import time
@@ -142,3 +144,18 @@ def test_a_slot_is_free_soon_after_its_client_left(server, stream):
         assert health["slots_processing"] == 1
     # 1,500 tokens take far longer than this; a pass takes milliseconds.
     assert wait_idle(server) < 10
+
+
+def test_the_log_tells_what_was_made_for_a_client_that_left(server):
+    url = f"{server.root}/v1/completions"
+    body = {"prompt": "Once upon a time, in a land far away", "max_tokens": 900}
+    httpx.post(url, json={**body, "max_tokens": 1}, timeout=60)
+    wait_idle(server)
+    with httpx.stream("POST", url, json={**body, "stream": True}, timeout=60) as answer:
+        name = answer.headers["x-request-id"]
+        seen = sum(1 for line in itertools.islice(answer.iter_lines(), 40) if line)
+    line = server.wait_for_log(f"{name} ends")
+    found = re.search(r"client gone, cached tokens (\d+), answer tokens (\d+)", line)
+    assert found, line
+    assert int(found[1]) > 5
+    assert seen - 1 <= int(found[2]) < 900

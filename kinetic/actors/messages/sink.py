@@ -99,6 +99,10 @@ class Failed:
 
     index: int
     error: KineticError
+    usage: Usage | None = None
+    """Tokens until then; None where nobody knows any more."""
+    timings: Timings | None = None
+    """Times until then; known where `usage` is."""
 
 
 SinkEvent = Started | PromptMoved | PromptScored | Delta | Finished | Failed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,6 @@ from kinetic.actors.messages import Failed, SinkEvent
 from kinetic.web import json_body
 from kinetic.web.base import ApiHandler
 from kinetic.web.errors import HttpError, to_http
-from kinetic.web.journal import Journal
 from kinetic.web.llama_server import describe, schema
 from kinetic.web.llama_server.render import CompletionWriter, Style
 from kinetic.web.openai.schema import Arrival, read_chat
@@ -92,28 +92,23 @@ class CompletionHandler(NativeHandler):
             facts.detokenize,
             facts.ends,
         )
-        journal = Journal(self.request.path, jobs, stream=asked.stream)
-        try:
-            with self.open_stream(jobs) as stream:
-                if asked.stream:
-                    await self._send_stream(stream, writer, journal, asked.ping_s)
-                else:
-                    await self._send_whole(asked, stream, writer, journal)
-        except ClientGone:
-            # Nobody is left to answer.
-            return
-        finally:
-            journal.end()
+        # A client that is gone leaves nobody to answer.
+        with (
+            contextlib.suppress(ClientGone),
+            self.open_stream(jobs, streamed=asked.stream) as stream,
+        ):
+            if asked.stream:
+                await self._send_stream(stream, writer, asked.ping_s)
+            else:
+                await self._send_whole(asked, stream, writer)
 
     async def _send_whole(
         self,
         asked: schema.Completion,
         stream: RequestStream,
         writer: CompletionWriter,
-        journal: Journal,
     ) -> None:
         while events := await stream.read():
-            journal.saw(events)
             for event in events:
                 if isinstance(event, Failed):
                     raise event.error
@@ -125,7 +120,6 @@ class CompletionHandler(NativeHandler):
         self,
         stream: RequestStream,
         writer: CompletionWriter,
-        journal: Journal,
         ping_s: float | None,
     ) -> None:
         out = EventStream(self)
@@ -133,7 +127,6 @@ class CompletionHandler(NativeHandler):
             if events is None:
                 await out.comment()
                 continue
-            journal.saw(events)
             objects, failed = _rendered(events, writer)
             if failed is not None and not out.is_open and not objects:
                 raise failed.error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,6 @@ from kinetic.store import shards
 from kinetic.web import json_body
 from kinetic.web.base import ApiHandler
 from kinetic.web.errors import HttpError, ollama_body, to_http
-from kinetic.web.journal import Journal
 from kinetic.web.ndjson import LineStream
 from kinetic.web.ollama import describe, schema
 from kinetic.web.ollama.names import check_name, display_name
@@ -174,18 +174,15 @@ class AnswerHandler(OllamaHandler):
             )
         renderer = Renderer(type(self).shape, model, request.n_logprobs)
         jobs = await self.service.prepare(request)
-        journal = Journal(self.request.path, jobs, stream=asked.stream)
-        try:
-            with self.open_stream(jobs) as stream:
-                if asked.stream:
-                    await self._send_stream(renderer, stream, journal)
-                else:
-                    await self._send_whole(renderer, stream, journal)
-        except ClientGone:
-            # Nobody is left to answer.
-            return
-        finally:
-            journal.end()
+        # A client that is gone leaves nobody to answer.
+        with (
+            contextlib.suppress(ClientGone),
+            self.open_stream(jobs, streamed=asked.stream) as stream,
+        ):
+            if asked.stream:
+                await self._send_stream(renderer, stream)
+            else:
+                await self._send_whole(renderer, stream)
 
     def model_of(self, body: Mapping[str, Any]) -> str:
         """The name the client wrote; raises RequestError, or ModelNotFound."""
@@ -195,12 +192,9 @@ class AnswerHandler(OllamaHandler):
         """Read this route's body; raises RequestError."""
         raise NotImplementedError
 
-    async def _send_whole(
-        self, renderer: Renderer, stream: RequestStream, journal: Journal
-    ) -> None:
+    async def _send_whole(self, renderer: Renderer, stream: RequestStream) -> None:
         deltas: list[Delta] = []
         while events := await stream.read():
-            journal.saw(events)
             for event in events:
                 if isinstance(event, Failed):
                     raise event.error
@@ -209,12 +203,9 @@ class AnswerHandler(OllamaHandler):
                 if isinstance(event, Finished):
                     self.send_json(renderer.whole(deltas, event, _now()))
 
-    async def _send_stream(
-        self, renderer: Renderer, stream: RequestStream, journal: Journal
-    ) -> None:
+    async def _send_stream(self, renderer: Renderer, stream: RequestStream) -> None:
         out = LineStream(self)
         while events := await stream.read():
-            journal.saw(events)
             lines, failed = _rendered(renderer, events)
             if failed is not None:
                 if isinstance(failed.error, ClientGone):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,6 @@ from kinetic.types import TextInput
 from kinetic.web import json_body, sse
 from kinetic.web.base import ApiHandler
 from kinetic.web.errors import HttpError, to_http
-from kinetic.web.journal import Journal
 from kinetic.web.models import model_entry, models_body
 from kinetic.web.openai import schema
 from kinetic.web.openai.render import ChatWriter, Head, TextWriter, Totals, Writer
@@ -63,18 +63,15 @@ class GenerationHandler(ApiHandler):
 
         asked = await self.service.run(read)
         jobs = await self.service.prepare(asked.request)
-        journal = Journal(self.request.path, jobs, stream=asked.stream)
-        try:
-            with self.open_stream(jobs) as stream:
-                if asked.stream:
-                    await self._send_stream(asked, stream, journal)
-                else:
-                    await self._send_whole(asked, stream, journal)
-        except ClientGone:
-            # Nobody is left to answer.
-            return
-        finally:
-            journal.end()
+        # A client that is gone leaves nobody to answer.
+        with (
+            contextlib.suppress(ClientGone),
+            self.open_stream(jobs, streamed=asked.stream) as stream,
+        ):
+            if asked.stream:
+                await self._send_stream(asked, stream)
+            else:
+                await self._send_whole(asked, stream)
 
     def read(
         self, body: Mapping[str, Any], facts: ModelFacts, arrival: schema.Arrival
@@ -99,14 +96,11 @@ class GenerationHandler(ApiHandler):
             system_fingerprint=f"kinetic-{__version__}-{info.plan}",
         )
 
-    async def _send_whole(
-        self, asked: schema.Asked, stream: RequestStream, journal: Journal
-    ) -> None:
+    async def _send_whole(self, asked: schema.Asked, stream: RequestStream) -> None:
         writer = self.writer(asked, self._head(asked))
         whole = self.whole(logprobs=asked.request.n_logprobs is not None)
         totals = Totals(n_per_prompt=asked.request.n)
         while events := await stream.read():
-            journal.saw(events)
             for event in events:
                 if isinstance(event, Failed):
                     raise event.error
@@ -116,9 +110,7 @@ class GenerationHandler(ApiHandler):
                     whole.add(chunk)
         self.send_json(whole.to_json(totals.to_json()))
 
-    async def _send_stream(
-        self, asked: schema.Asked, stream: RequestStream, journal: Journal
-    ) -> None:
+    async def _send_stream(self, asked: schema.Asked, stream: RequestStream) -> None:
         writer = self.writer(asked, self._head(asked))
         totals = Totals(n_per_prompt=asked.request.n)
         out = sse.EventStream(self)
@@ -126,7 +118,6 @@ class GenerationHandler(ApiHandler):
             if events is None:
                 await out.comment()
                 continue
-            journal.saw(events)
             chunks, failed = _rendered(events, writer, totals)
             if failed is not None and not out.is_open and not chunks:
                 raise failed.error
