@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kinetic import log
 from kinetic.actors.receipt import ReceiptFacts, engine_identity
 from kinetic.actors.system import ActorSystem, SystemOptions
 from kinetic.digest import BackgroundDigest
@@ -68,7 +69,8 @@ def serve(options: ServeOptions) -> int:
     digest = BackgroundDigest(shards(options.model))
     loaded = load(options)
     server = Server(loaded, options, digest, signer)
-    return asyncio.run(server.run())
+    with log.without_waiting():
+        return asyncio.run(server.run())
 
 
 class Server:
