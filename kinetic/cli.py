@@ -33,6 +33,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KineticError as error:
         print(f"kinetic: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        # Of a file or the system, wherever that was; it says itself which and why.
+        _log.debug("ended by", exc_info=True)
+        print(f"kinetic: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
 
@@ -584,11 +589,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             " the model",
             options.host,
         )
-    try:
-        return app.serve(options)
-    except OSError as error:
-        message = f"cannot listen on {options.host}:{options.port}: {error.strerror}"
-        raise KineticError(message) from error
+    return app.serve(options)
 
 
 def _is_loopback(host: str) -> bool:

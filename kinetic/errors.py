@@ -11,6 +11,7 @@ Only `web/errors.py` knows HTTP statuses and body shapes; here stands what went 
     ├── Overloaded              capacity: the waiting line is full
     ├── ShuttingDown            capacity: the server is stopping
     ├── ReaderTooSlow           the client: does not read what it asked for
+    ├── AddressError            the address to listen on: taken, not ours, or none
     ├── ModelError              the model file: missing, broken, too big
     ├── ReceiptError            a receipt or a signing key: cannot be read or made
     ├── HubError                the model hub or the network: nothing was fetched
@@ -111,6 +112,10 @@ class ShuttingDown(KineticError):
 
 class ReaderTooSlow(KineticError):
     """The client left too much of its stream unread."""
+
+
+class AddressError(KineticError):
+    """An address that cannot be listened on: one clear line for the operator."""
 
 
 class ModelError(KineticError):

@@ -261,9 +261,12 @@ def cache_options(
 
 def _free_disk(folder: Path) -> int:
     """Free bytes where a folder is or would be."""
-    for place in (folder, *folder.parents):
-        if place.exists():
-            return shutil.disk_usage(place).free
+    try:
+        for place in (folder, *folder.parents):
+            if place.exists():
+                return shutil.disk_usage(place).free
+    except OSError as error:
+        _log.warning("no states are kept in %s: %s", folder, error.strerror)
     return 0
 
 

@@ -62,24 +62,23 @@ def without_waiting() -> Iterator[None]:
 class _DroppingHandler(QueueHandler):
     """Queues records while there is room. Its lock is held in `enqueue`."""
 
-    queue: queue.Queue[logging.LogRecord]
-
     def __init__(self, waiting: queue.Queue[logging.LogRecord]) -> None:
         super().__init__(waiting)
+        self._waiting = waiting
         self._n_dropped = 0
 
     def enqueue(self, record: logging.LogRecord) -> None:
         """Queue a record, and before it how many were dropped, or drop it."""
         try:
             self._tell_dropped()
-            self.queue.put_nowait(record)
+            self._waiting.put_nowait(record)
         except queue.Full:
             self._n_dropped += 1
 
     def _tell_dropped(self) -> None:
         if self._n_dropped:
             text = f"{self._n_dropped} lines of the log are missing: nobody read them"
-            self.queue.put_nowait(
+            self._waiting.put_nowait(
                 logging.LogRecord(__name__, logging.WARNING, "", 0, text, None, None)
             )
             self._n_dropped = 0
@@ -88,9 +87,9 @@ class _DroppingHandler(QueueHandler):
         """Wait until nothing is queued any more; False when time runs out."""
         with contextlib.suppress(queue.Full):
             self._tell_dropped()
-        done = self.queue.all_tasks_done
+        done = self._waiting.all_tasks_done
         with done:
-            return done.wait_for(lambda: not self.queue.unfinished_tasks, within_s)
+            return done.wait_for(lambda: not self._waiting.unfinished_tasks, within_s)
 
 
 class _Writer(logging.StreamHandler[TextIO]):

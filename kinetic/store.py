@@ -191,7 +191,11 @@ def locate(given: Path) -> Path:
     Raises ModelError when it is neither.
     """
     text = str(given)
-    if given.exists() or given.is_absolute() or text.startswith("."):
+    try:
+        is_there = given.exists()
+    except OSError as error:  # below a folder that is not ours, or a name too long
+        raise ModelError(f"cannot read {given}: {error.strerror}") from error
+    if is_there or given.is_absolute() or text.startswith("."):
         return given
     try:
         return find(text).path

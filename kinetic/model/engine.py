@@ -237,10 +237,10 @@ def check_file(path: Path) -> None:
 
     The engine would report the same in many lines, or abort on some of it.
     """
-    if not path.is_file():
-        message = f"{path} is not a file"
-        raise ModelError(message)
     try:
+        if not path.is_file():
+            message = f"{path} is not a file"
+            raise ModelError(message)
         with path.open("rb") as file:
             head = file.read(24)
     except OSError as error:

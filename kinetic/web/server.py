@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tornado import httpserver, httputil, iostream, netutil
 
 from kinetic.config import MIB
+from kinetic.errors import AddressError
 from kinetic.web.connection import BodyLimit, ClientStream, refusal
 from kinetic.web.errors import HttpError
 
@@ -74,21 +75,30 @@ _pending: set[asyncio.Future[None]] = set()
 
 
 def check_address(options: ServeOptions) -> None:
-    """Raise OSError now when the address cannot be used, not after minutes of loading.
+    """Raise AddressError now, not after minutes of loading.
 
     The sockets are closed again: a client must not wait in the kernel's line meanwhile.
     """
-    if options.port != 0:
-        for socket in netutil.bind_sockets(options.port, address=options.host):
-            socket.close()
+    for bound in _bind(options):
+        bound.close()
+
+
+def _bind(options: ServeOptions) -> list[socket.socket]:
+    try:
+        return netutil.bind_sockets(options.port, address=options.host)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise AddressError(
+            f"cannot listen on {options.host}:{options.port}: {reason}"
+        ) from error
 
 
 def listen(app: web.Application, options: ServeOptions) -> LimitedServer:
     """Bind and start serving; the port is chosen by the system where it is 0.
 
-    Raises OSError when the address is in use or not ours.
+    Raises AddressError when the address is in use or not ours.
     """
-    sockets = netutil.bind_sockets(options.port, address=options.host)
+    sockets = _bind(options)
     server = LimitedServer(
         app,
         max_header_size=256 << 10,
