@@ -30,8 +30,8 @@ def set_up(*, verbose: bool = False) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("kinetic").setLevel(logging.DEBUG if verbose else logging.INFO)
-    # Tornado's line per request says less than ours does.
-    logging.getLogger("tornado.access").setLevel(logging.ERROR)
+    # Tornado's line per request says less than ours does, and a rush has many.
+    logging.getLogger("tornado.access").setLevel(logging.CRITICAL)
     logging.getLogger("pykka").setLevel(logging.CRITICAL)
 
 
