@@ -332,6 +332,13 @@ def _server_flags(command: argparse.ArgumentParser) -> None:
         help="most requests that wait for a slot [default: 256]",
     )
     group.add_argument(
+        "--max-connections",
+        type=_whole(1),
+        metavar="N",
+        help="most connections that are answered at once or stay open after an answer;"
+        " idle ones give way to new ones [default: 256, or what fits `ulimit -n`]",
+    )
+    group.add_argument(
         "-cram",
         "--cache-ram",
         type=_whole(0),
@@ -453,6 +460,7 @@ def serve_options(arguments: argparse.Namespace) -> ServeOptions:
         embeddings=arguments.embeddings,
         max_tokens=None if predict < 0 else predict,
         line_limit=named.get("queue", 256),
+        max_connections=named.get("max_connections"),
         request_timeout_s=float(named.get("timeout", 30)),
         max_body_bytes=named.get("max_body", 32) * MIB,
         api_keys=_keys(named.get("api_key", []), named.get("api_key_file")),

@@ -36,7 +36,8 @@ class ServeOptions:
     """Most tokens of an answer whose request says nothing; None: context's end."""
     line_limit: int = 256
     """Requests that may wait for a slot; more are answered 503."""
-    max_connections: int = 64
+    max_connections: int | None = None
+    """Connections that are answered at once; None is what web/room.py says."""
     request_timeout_s: float = 30.0
     """Time a client has to send its request."""
     max_body_bytes: int = 32 * MIB

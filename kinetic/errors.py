@@ -12,6 +12,7 @@ Only `web/errors.py` knows HTTP statuses and body shapes; here stands what went 
     ├── ShuttingDown            capacity: the server is stopping
     ├── ReaderTooSlow           the client: does not read what it asked for
     ├── AddressError            the address to listen on: taken, not ours, or none
+    ├── LimitError              the system's limits: too few files may be open
     ├── ModelError              the model file: missing, broken, too big
     ├── ReceiptError            a receipt or a signing key: cannot be read or made
     ├── HubError                the model hub or the network: nothing was fetched
@@ -116,6 +117,10 @@ class ReaderTooSlow(KineticError):
 
 class AddressError(KineticError):
     """An address that cannot be listened on: one clear line for the operator."""
+
+
+class LimitError(KineticError):
+    """A limit of the system that the options do not fit: one line for the operator."""
 
 
 class ModelError(KineticError):

@@ -76,6 +76,8 @@ class ApiHandler(web.RequestHandler):
     """What the ids of its requests begin with."""
     is_public: ClassVar[bool] = False
     """Answers without a key."""
+    is_vital: ClassVar[bool] = False
+    """Answers while there is no room for more connections too."""
     needs_json: ClassVar[bool] = True
     """Bodies must be sent as application/json, which browsers cannot do across
     sites without asking first."""
@@ -123,6 +125,9 @@ class ApiHandler(web.RequestHandler):
         self._check_origin(headers.get("Origin"))
         if self.request.method == "OPTIONS":
             return
+        refusal = getattr(self.request.connection, "refusal", None)
+        if refusal is not None and not self.is_vital:
+            raise refusal
         self._check_key()
         self._check_body()
 

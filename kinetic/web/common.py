@@ -18,6 +18,7 @@ class HealthHandler(ApiHandler):
     """GET /health: alive, and how many slots are idle and busy."""
 
     is_public = True
+    is_vital = True
 
     def get(self) -> None:
         """Answer at any time, while prompts are read too."""

@@ -11,7 +11,7 @@ import enum
 import errno
 import socket
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tornado import httputil, iostream
 
@@ -20,7 +20,7 @@ from kinetic.web.errors import HttpError, openai_body, too_large
 from kinetic.web.target import in_origin_form
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
 _PROBE_EVERY_S = 0.1
 _TCP_CLOSED = 7
@@ -29,6 +29,9 @@ _TCP_CLOSED = 7
 DRAIN_S = 30.0
 """How long a refused body is read and dropped: closing at once would take the answer
 with it."""
+
+WRITE_S = 60.0
+"""A client that takes nothing of its answer for so long is given up."""
 
 _DRAINED_BYTES = 64 << 10
 _FAR = 4  # times the limit, from which on a body is not waited for
@@ -77,6 +80,34 @@ class ClientStream(iostream.IOStream):
         self._next = _Next.HEAD
         self._is_head_sent = False
         self._watch: asyncio.Task[None] | None = None
+        self._unread_alarm: object | None = None
+        self.on_closed: Callable[[ClientStream], None] = lambda _: None
+
+    # --- What the crowd asks --------------------------------------------------------
+
+    def has_unread(self) -> bool:
+        """Whether bytes have come that nobody has looked at yet."""
+        if self.closed():
+            return False
+        try:
+            return bool(self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except OSError:
+            return False
+
+    def has_part(self) -> bool:
+        """Whether a part of a request is read."""
+        return self._read_buffer_size > 0
+
+    def close(self, *args: Any, **kwargs: Any) -> None:
+        """Close, and tell once."""
+        was_open = not self.closed()
+        super().close(*args, **kwargs)
+        if was_open:
+            if self._unread_alarm is not None:
+                self.io_loop.remove_timeout(self._unread_alarm)
+            self.on_closed(self)
+
+    # --- Whether anybody reads ------------------------------------------------------
 
     def read_from_fd(self, buf: bytearray | memoryview) -> int | None:
         """Read; the end of the client's half is no end while an answer is due."""
@@ -132,7 +163,24 @@ class ClientStream(iostream.IOStream):
         if self._is_head_sent:
             self._is_head_sent = False
             data = data[1:]
-        return super().write(data)
+        written = super().write(data)
+        if self.writing() and self._unread_alarm is None:
+            self._watch_reader()
+        return written
+
+    def _watch_reader(self) -> None:
+        """Close the stream if nothing more of what is written is taken for long."""
+        taken = self._total_write_done_index
+        self._unread_alarm = self.io_loop.call_later(WRITE_S, self._look_again, taken)
+
+    def _look_again(self, taken: int) -> None:
+        self._unread_alarm = None
+        if self.closed() or not self.writing():
+            return
+        if self._total_write_done_index == taken:
+            self.close()
+        else:
+            self._watch_reader()
 
 
 class _Next(enum.Enum):

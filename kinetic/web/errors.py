@@ -98,6 +98,16 @@ def too_large(limit_bytes: int) -> HttpError:
     )
 
 
+def no_room(limit: int) -> HttpError:
+    """What a client is told while all connections there may be are being answered."""
+    return HttpError(
+        status=503,
+        message=f"{limit} connections are being answered already (--max-connections)",
+        kind="unavailable_error",
+        headers={"Retry-After": "1"},
+    )
+
+
 def openai_body(error: HttpError) -> dict[str, Any]:
     """The OpenAI shape."""
     return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
 from tornado import iostream
@@ -12,12 +11,9 @@ from kinetic.web.service import ClientGone
 if TYPE_CHECKING:
     from kinetic.web.base import ApiHandler
 
-WRITE_S = 60.0
-"""A client that takes nothing for so long is given up."""
-
 
 class Outflow:
-    """Writes pieces of one answer.
+    """Writes pieces of one answer, as fast as the client reads.
 
     Headers go out with the first piece, so that until then an error can still be
     answered with its own status.
@@ -31,7 +27,7 @@ class Outflow:
         """Whether the client has seen a 200."""
 
     async def write(self, text: str) -> None:
-        """Send text; raises ClientGone when the client is gone or does not read."""
+        """Send text; raises ClientGone when the client is gone."""
         handler = self._handler
         if not self.is_open:
             self.is_open = True
@@ -41,15 +37,6 @@ class Outflow:
             handler.set_header("X-Accel-Buffering", "no")
         handler.write(text)
         try:
-            sent = handler.flush()
-            if sent.done():
-                # The system took it all: a timer would cost more than the sending.
-                sent.result()
-                return
-            async with asyncio.timeout(WRITE_S):
-                await sent
+            await handler.flush()
         except iostream.StreamClosedError:
             raise ClientGone("the client closed its connection") from None
-        except TimeoutError:
-            handler.request.connection.stream.close()  # type: ignore[union-attr]
-            raise ClientGone(f"the client read nothing for {WRITE_S:.0f} s") from None

@@ -1,86 +1,81 @@
-"""The HTTP server: connection limit, time limits, one JSON 503 when full."""
+"""The HTTP server: its address, its limits, and what stands before the application."""
 
 from __future__ import annotations
 
-import asyncio
+import logging
 import socket
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tornado import httpserver, httputil, iostream, netutil
+from tornado import httpserver, httputil, netutil
 
 from kinetic.config import MIB
 from kinetic.errors import AddressError
-from kinetic.web.connection import BodyLimit, ClientStream, refusal
-from kinetic.web.errors import HttpError
+from kinetic.web.connection import BodyLimit, ClientStream
+from kinetic.web.crowd import Crowd, Stage
+from kinetic.web.door import Door
+from kinetic.web.room import fit, may_open
+from kinetic.web.visit import Visit
 
 if TYPE_CHECKING:
     from tornado import web
 
     from kinetic.config import ServeOptions
+    from kinetic.web.crowd import Room
+
+_log = logging.getLogger(__name__)
 
 
 class LimitedServer(httpserver.HTTPServer):
-    """Tornado's server with a limit on connections.
+    """Tornado's server with limits on connections, and who gives way when they are met.
 
-    The one too many gets a whole 503 answer and is closed, in place of waiting in
-    the kernel's line for ever.
+    `listen` sets what is declared here before the first connection comes.
     """
 
-    max_connections = 64
+    crowd: Crowd
     max_body_bytes = 32 * MIB
     bound_port = 0
 
-    def _handle_connection(self, connection: socket.socket, address: Any) -> None:
-        # Tornado's own makes a stream of its own kind here; nothing else differs.
-        room = self.max_body_bytes + MIB
-        self.handle_stream(ClientStream(connection, max_buffer_size=room), address)
+    def add_sockets(self, sockets: Iterable[socket.socket]) -> None:
+        """Take connections from these; Tornado's own never waits."""
+        for listening in sockets:
+            number = listening.fileno()
+            self._sockets[number] = listening
+            door = Door(listening, self.crowd, self._handle_connection)
+            self._handlers[number] = door.close
 
-    def handle_stream(self, stream: iostream.IOStream, address: Any) -> None:
-        """Serve a new connection, or refuse it."""
-        # Tornado keeps every open connection here to close them at the end.
-        if len(self._connections) >= self.max_connections:
-            task = asyncio.ensure_future(self._refuse(stream))
-            _pending.add(task)
-            task.add_done_callback(_pending.discard)
-            return
-        super().handle_stream(stream, address)
+    def _handle_connection(self, connection: socket.socket, address: Any) -> None:
+        # Tornado's own makes a stream of its own kind here.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        room = self.max_body_bytes + MIB
+        stream = ClientStream(connection, max_buffer_size=room)
+        stream.on_closed = self.crowd.leave
+        self.crowd.move(stream, Stage.HEAD, stream.io_loop.time())
+        self.handle_stream(stream, address)
 
     def start_request(
         self, server_conn: object, request_conn: httputil.HTTPConnection
     ) -> httputil.HTTPMessageDelegate:
         """Give a request to the application, its body within the limit."""
         inner = super().start_request(server_conn, request_conn)
-        return BodyLimit(inner, request_conn, self.max_body_bytes)
-
-    async def _refuse(self, stream: iostream.IOStream) -> None:
-        error = HttpError(
-            status=503,
-            message=f"{self.max_connections} connections are already open",
-            kind="unavailable_error",
-            headers={"Retry-After": "1"},
-        )
-        try:
-            await stream.write(refusal(error))
-            # Closing with the request unread would reset the connection and take the
-            # answer with it; give the client a moment to send and to read.
-            stream.set_close_callback(lambda: None)
-            await asyncio.wait_for(stream.read_until_close(), 1.0)
-        except (iostream.StreamClosedError, TimeoutError):
-            pass
-        finally:
-            stream.close()
-
-
-_pending: set[asyncio.Future[None]] = set()
+        body = BodyLimit(inner, request_conn, self.max_body_bytes)
+        return Visit(body, request_conn, self.crowd)
 
 
 def check_address(options: ServeOptions) -> None:
-    """Raise AddressError now, not after minutes of loading.
+    """Raise AddressError or LimitError now, not after minutes of loading.
 
     The sockets are closed again: a client must not wait in the kernel's line meanwhile.
     """
+    _room(options)
     for bound in _bind(options):
         bound.close()
+
+
+def _room(options: ServeOptions) -> tuple[Room, int]:
+    asked = options.max_connections
+    n_files = may_open(asked)
+    return fit(n_files, asked), n_files
 
 
 def _bind(options: ServeOptions) -> list[socket.socket]:
@@ -96,8 +91,9 @@ def _bind(options: ServeOptions) -> list[socket.socket]:
 def listen(app: web.Application, options: ServeOptions) -> LimitedServer:
     """Bind and start serving; the port is chosen by the system where it is 0.
 
-    Raises AddressError when the address is in use or not ours.
+    Raises AddressError when the address is in use or not ours, and LimitError.
     """
+    room, n_files = _room(options)
     sockets = _bind(options)
     server = LimitedServer(
         app,
@@ -105,8 +101,14 @@ def listen(app: web.Application, options: ServeOptions) -> LimitedServer:
         body_timeout=options.request_timeout_s,
         idle_connection_timeout=options.request_timeout_s,
     )
-    server.max_connections = options.max_connections
+    server.crowd = Crowd(room)
     server.max_body_bytes = options.max_body_bytes
     server.add_sockets(sockets)
     server.bound_port = sockets[0].getsockname()[1]
+    _log.info(
+        "connections: %d are answered at once, %d more may send; %d files may be open",
+        room.n_answers,
+        room.n_senders,
+        n_files,
+    )
     return server

@@ -28,10 +28,13 @@ class ServerProcess:
     Args:
         model: The GGUF file.
         flags: Further flags of `kinetic serve`.
+        n_files: How many files it may open; None is what we may.
     """
 
-    def __init__(self, model: Path, *flags: str) -> None:
+    def __init__(self, model: Path, *flags: str, n_files: int | None = None) -> None:
+        limited = ["sh", "-c", f'ulimit -n {n_files}; exec "$0" "$@"']
         command = [
+            *(limited if n_files is not None else ()),
             sys.executable,
             "-m",
             "kinetic",

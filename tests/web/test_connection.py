@@ -236,24 +236,6 @@ def test_an_upload_that_breaks_off_disturbs_nobody():
     assert len(told(story).requests) == 1
 
 
-def test_the_connection_too_many_gets_a_503_and_the_next_is_served():
-    async def story(client):
-        async with RawClient(client.url) as first:
-            await first.send(request("GET", "/v1/models"))
-            await first.answer()
-            full = await exchange(client.url, request("GET", "/v1/models"))
-            assert "1 connections" in is_openai_error(full, 503)
-            assert full.headers["retry-after"] == "1"
-        async with asyncio.timeout(10):
-            status = 503
-            while status != 200:
-                status = (
-                    await exchange(client.url, request("GET", "/v1/models"))
-                ).status
-
-    told(story, max_connections=1)
-
-
 def test_a_request_that_trickles_is_given_up():
     async def story(client):
         async with RawClient(client.url) as raw:

@@ -264,6 +264,8 @@ class SlotHandler(NativeHandler):
 class MetricsHandler(NativeHandler):
     """GET /metrics: Prometheus text; always on."""
 
+    is_vital = True
+
     def get(self) -> None:
         """Render the published view; no actor is asked."""
         page = self.service.actors.metrics_page()

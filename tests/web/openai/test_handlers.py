@@ -15,7 +15,7 @@ from kinetic.errors import (
     ShuttingDown,
 )
 from kinetic.types import CallPiece, ToolCall
-from kinetic.web import outflow, sse
+from kinetic.web import connection, sse
 from kinetic.web.service import ClientGone
 from tests.support.raw_http import RawClient, exchange, request
 from tests.support.web_app import Script, delta, finished, talk
@@ -166,7 +166,7 @@ def test_a_failure_behind_a_comment_is_an_event(monkeypatch):
 
 
 def test_a_client_that_reads_nothing_is_given_up(monkeypatch):
-    monkeypatch.setattr(outflow, "WRITE_S", 0.3)
+    monkeypatch.setattr(connection, "WRITE_S", 0.3)
     script = Script([delta("x" * (16 << 20))])
 
     async def story(client):
