@@ -25,8 +25,14 @@ class Stage(enum.Enum):
     """Its request is answered though there is no room; then it is closed."""
 
 
-GRACE_S = {Stage.HEAD: 1.0, Stage.BODY: 5.0, Stage.LEAVING: 1.0}
-"""How long those that send stay for certain, in the order in which they give way."""
+GRACE_S = {Stage.HEAD: 0.25, Stage.BODY: 1.0, Stage.LEAVING: 1.0}
+"""How long those that send stay for certain, in the order in which they give way.
+
+Whoever means to ask has sent a head, or most of it, before its connection is taken.
+"""
+
+PACE_BYTES = 64 << 10
+"""Of a body, after which its time begins anew: who sends fast never gives way."""
 
 
 class Client(Protocol):

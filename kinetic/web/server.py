@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+KERNEL_LINE = 1024
+"""Connections that wait in the kernel's line; those beyond try again a second later."""
+
 
 class LimitedServer(httpserver.HTTPServer):
     """Tornado's server with limits on connections, and who gives way when they are met.
@@ -80,7 +83,9 @@ def _room(options: ServeOptions) -> tuple[Room, int]:
 
 def _bind(options: ServeOptions) -> list[socket.socket]:
     try:
-        return netutil.bind_sockets(options.port, address=options.host)
+        return netutil.bind_sockets(
+            options.port, address=options.host, backlog=KERNEL_LINE
+        )
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise AddressError(

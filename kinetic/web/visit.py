@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tornado import httputil
 
-from kinetic.web.crowd import Crowd, Stage
+from kinetic.web.crowd import PACE_BYTES, Crowd, Stage
 from kinetic.web.errors import no_room
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Visit(httputil.HTTPMessageDelegate):
         self._inner = inner
         self._connection = connection
         self._crowd = crowd
+        self._n_new = 0  # bytes since its time began
         self._stream: ClientStream = connection.stream  # type: ignore[attr-defined]
         if crowd.stage_of(self._stream) is Stage.ANSWER:
             self._move(Stage.IDLE)
@@ -49,7 +50,11 @@ class Visit(httputil.HTTPMessageDelegate):
         return self._inner.headers_received(start_line, headers)
 
     def data_received(self, chunk: bytes) -> Awaitable[None] | None:
-        """Pass on."""
+        """Pass on, and begin its time anew where it sends fast enough."""
+        self._n_new += len(chunk)
+        if self._n_new >= PACE_BYTES:
+            self._n_new = 0
+            self._move(Stage.BODY)
         return self._inner.data_received(chunk)
 
     def finish(self) -> None:

@@ -245,6 +245,26 @@ def test_a_rush_of_good_clients_is_answered_every_one():
 
 
 @pytest.mark.usefixtures("few_senders")
+def test_a_large_body_that_comes_fast_enough_gives_way_to_nobody(monkeypatch):
+    monkeypatch.setitem(crowd.GRACE_S, Stage.BODY, 1.0)
+    body = json.dumps({"messages": [{"role": "user", "content": "x" * (1 << 20)}]})
+    head = request(
+        "POST",
+        CHAT,
+        headers={"Content-Length": str(len(body)), "Content-Type": "application/json"},
+    )
+
+    async def story(client):
+        async with clients(client, 1, head) as (upload,), clients(client, 40):
+            for i in range(0, len(body), 128 << 10):
+                await upload.send(body[i : i + (128 << 10)].encode())
+                await asyncio.sleep(0.2)
+            assert (await upload.answer()).status == 200
+
+    talk(story, Script(), options={"max_connections": 2})
+
+
+@pytest.mark.usefixtures("few_senders")
 def test_silent_ones_disturb_no_stream():
     script = Held([delta("Hel")])
 
@@ -306,13 +326,13 @@ def crowd_of(*guests, n_answers=2, n_senders=2):
     ("guests", "now_s", "lets_in", "closed"),
     [
         ([(Stage.HEAD, 0, {})], 0, True, []),
-        ([(Stage.HEAD, 0, {}), (Stage.HEAD, 0, {})], 0.5, False, []),
+        ([(Stage.HEAD, 0, {}), (Stage.HEAD, 0, {})], 0.2, False, []),
         ([(Stage.HEAD, 0, {}), (Stage.HEAD, 0, {})], 1, True, [0]),
         ([(Stage.BODY, 0, {}), (Stage.HEAD, 0, {})], 1, True, [1]),
-        ([(Stage.BODY, 0, {}), (Stage.BODY, 0, {})], 4.9, False, []),
-        ([(Stage.BODY, 0, {}), (Stage.BODY, 1, {})], 5, True, [0]),
+        ([(Stage.BODY, 0, {}), (Stage.BODY, 0, {})], 0.9, False, []),
+        ([(Stage.BODY, 0, {}), (Stage.BODY, 0.5, {})], 1, True, [0]),
         ([(Stage.HEAD, 0, {"unread": True}), (Stage.HEAD, 1, {})], 2, True, [1]),
-        ([(Stage.LEAVING, 0, {}), (Stage.HEAD, 1, {})], 1.5, True, [0]),
+        ([(Stage.LEAVING, 0, {}), (Stage.HEAD, 1.4, {})], 1.5, True, [0]),
         (
             [(Stage.ANSWER, 0, {}), (Stage.IDLE, 0, {}), (Stage.HEAD, 0, {})],
             9,
