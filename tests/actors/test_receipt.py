@@ -171,7 +171,8 @@ def test_a_cancelled_request_stops_waiting_and_others_go_on(digest):
     actor.hear(Cancel(request_id="a", error=error))
     actor.hear(Cancel(request_id="unknown", error=error))
     actor.hear(Digested(sha256=SHA))
-    assert gone.events == [Failed(index=0, error=error), Failed(index=1, error=error)]
+    assert [(e.index, e.error) for e in gone.events] == [(0, error), (1, error)]
+    assert all(isinstance(e, Failed) and e.usage is not None for e in gone.events)
     assert [type(e) for e in stays.events] == [Finished]
 
 
