@@ -46,22 +46,13 @@ or a line of JSON in two there."""
 
 
 def dumps(value: object) -> str:
-    """JSON as it goes out: one line to any reader, UTF-8, never NaN or Infinity."""
+    """JSON as it goes out: one line to any reader, UTF-8, never NaN, Infinity or half
+    a character."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     if text.isascii():
         return text
-    if _is_utf8(text):
-        return _LINE_ENDS.sub(lambda end: f"\\u{ord(end[0]):04x}", text)
-    # A model wrote half of a surrogate pair as an escape, inside a call's arguments.
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return _LINE_ENDS.sub(lambda end: f"\\u{ord(end[0]):04x}", whole)
 
 
 class ApiHandler(web.RequestHandler):

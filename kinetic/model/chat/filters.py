@@ -13,6 +13,7 @@ from jinja2.runtime import Undefined
 from jinja2.utils import pass_environment
 from markupsafe import escape
 
+from kinetic.model.chat.jsontext import loads
 from kinetic.model.chat.metering import (
     ITEM_STEPS,
     Fault,
@@ -117,7 +118,7 @@ _OWN: Final[Mapping[str, Callable[..., Any]]] = {
     "escape": _escape,
     "forceescape": _escape,
     "format": _format,
-    "from_json": json.loads,
+    "from_json": loads,
     "indent": _indent,
     "join": _join,
     "replace": _replace,

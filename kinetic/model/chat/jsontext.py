@@ -25,6 +25,7 @@ NUMBER_STARTS = frozenset("-0123456789")
 ESCAPES = frozenset('"\\/bfnrt')
 HEX = frozenset("0123456789abcdefABCDEF")
 N_HEX = 4
+ESCAPED_SURROGATE = re.compile(r"\\u[dD][89abcdefABCDEF]")
 
 Watch = Callable[[str, str | None], None]
 """Is told of the outermost object's keys as they come, each with None, then again with
@@ -43,6 +44,23 @@ def read_object(source: Source, watch: Watch | None = None) -> Reading[dict[str,
     value = decode(text)
     if not isinstance(value, dict):
         raise Mismatch
+    return value
+
+
+def loads(text: str) -> Any:
+    """The value of JSON text that somebody else wrote, read as leniently as is safe.
+
+    Raw control characters may stand in strings, and half of a surrogate pair, which
+    UTF-8 cannot carry, is U+FFFD.
+
+    Raises:
+        ValueError: It is no JSON.
+        RecursionError: It nests too deep.
+    """
+    value = json.loads(text, strict=False)
+    if ESCAPED_SURROGATE.search(text):
+        whole = whole_characters(json.dumps(value, ensure_ascii=False))
+        value = json.loads(whole)
     return value
 
 

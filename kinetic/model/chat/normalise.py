@@ -17,6 +17,7 @@ from itertools import count
 from typing import Any, Final
 
 from kinetic.errors import RequestError
+from kinetic.model.chat.jsontext import ESCAPED_SURROGATE, loads
 
 SHORT_ID_CHARS: Final = 9
 """Length of the call ids that Mistral's templates demand, all letters and digits."""
@@ -264,7 +265,8 @@ def _read_call(call: object, where: str, ids: _Ids) -> Call:
         function.get("arguments"), f"{where}.function.arguments"
     )
     raw = function.get("arguments")
-    source = raw if isinstance(raw, str) and raw.strip() else None
+    is_text = isinstance(raw, str) and bool(raw.strip())
+    source = raw if is_text and not ESCAPED_SURROGATE.search(raw) else None
     return Call(
         id=ids.of_call(call.get("id")),
         name=name,
@@ -279,7 +281,7 @@ def _read_arguments(raw: object, where: str) -> Mapping[str, Any]:
     if isinstance(raw, str):
         try:
             # Models write raw newlines into strings, and clients send them back.
-            raw = json.loads(raw, strict=False)
+            raw = loads(raw)
         except ValueError as error:
             raise TemplateError(
                 f"{where} is not valid JSON: {error}", param="messages"

@@ -27,6 +27,7 @@ from jinja2.utils import pass_context
 from jinja2.visitor import NodeTransformer
 
 from kinetic.model.chat.filters import chat_filters
+from kinetic.model.chat.jsontext import whole_characters
 from kinetic.model.chat.metering import (
     CALL_STEPS,
     RECURSION_STEPS,
@@ -126,7 +127,9 @@ class Sandbox:
                 }
             )
             # `Template.render` would rewrite tracebacks, milliseconds for each fault.
-            return join("", self._template.root_render_func(context))
+            text = join("", self._template.root_render_func(context))
+            # Templates may write half a surrogate pair as an escape of their own.
+            return whole_characters(text)
         except (MemoryError, Exception) as error:
             raise _fault(error, "fails") from error
         finally:

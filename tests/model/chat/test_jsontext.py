@@ -4,7 +4,7 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
-from kinetic.model.chat.jsontext import MAX_DEPTH, decode, encode, read_object
+from kinetic.model.chat.jsontext import MAX_DEPTH, decode, encode, loads, read_object
 from kinetic.model.chat.source import Mismatch, Source
 
 VALUES = st.recursive(
@@ -133,3 +133,18 @@ def test_pairs_of_surrogates_are_joined_and_halves_replaced():
 def test_no_float_is_written_that_is_no_json():
     with pytest.raises(ValueError, match="not JSON compliant"):
         encode(math.inf)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r'{"a": "text \ud83d"}', {"a": "text \ufffd"}),
+        (r'{"\uDE00b": ["\udfff"]}', {"\ufffdb": ["\ufffd"]}),
+        (r'"\ud83c\udf27"', "🌧"),
+        (r'"\udf27\ud83c"', "\ufffd\ufffd"),
+        (r'"\\ud83d"', r"\ud83d"),
+        ('{"a": "x\ty"}', {"a": "x\ty"}),
+    ],
+)
+def test_halves_in_others_json_are_replaced(text, value):
+    assert loads(text) == value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kinetic.model.chat.normalise import read_tools, read_turns, short_id
@@ -129,6 +131,16 @@ def test_arguments_keep_the_clients_text_beside_their_value():
     (turn,) = read_turns([says("assistant", tool_calls=[{"function": function}])])
     assert dict(turn.calls[0].arguments) == {"b": 1, "a": "x\ty"}
     assert turn.calls[0].source == written
+
+
+@pytest.mark.parametrize("as_key", [False, True])
+def test_half_a_surrogate_pair_in_arguments_is_replaced(as_key):
+    written = r'{"\ud83d": 1}' if as_key else r'{"a": "text \ud83d"}'
+    function = {"name": "f", "arguments": written}
+    (turn,) = read_turns([says("assistant", tool_calls=[{"function": function}])])
+    expected = {"\ufffd": 1} if as_key else {"a": "text \ufffd"}
+    assert dict(turn.calls[0].arguments) == expected
+    assert json.loads(turn.calls[0].source) == expected
 
 
 def test_tools_have_the_three_keys_that_templates_read():

@@ -488,3 +488,29 @@ def test_any_order_of_roles_is_printed_whole(load, name, conversation, has_tools
     tools = TOOLS if has_tools else ()
     text = load(name).render(messages, tools=tools, now=NOW).text
     assert all(words in text for _, words in conversation)
+
+
+HALF = r'{"wkey": "wvalue \ud83d"}'
+
+
+def test_half_a_surrogate_pair_in_arguments_leaves_no_half(render, template_names):
+    messages = [USER, calls((LONG_ID, "one", HALF)), RESULT, LAST]
+    for name in template_names:
+        text = render(name, messages, tools=TOOLS).text
+        assert "wvalue" in text, name
+        assert text.encode().decode() == text
+        assert r"\ud83d" not in text, name
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "{% if '{' in t %}{{ (t | from_json).wkey }}{% endif %}",
+        r"{{ 'wvalue \ud83d' }}",
+        "{{ 'wvalue %c' | format(55357) }}",
+    ],
+)
+def test_templates_print_no_half_of_a_surrogate_pair(words):
+    template = ChatTemplate("{% set t = messages[0].content %}{{ t }}|" + words)
+    rendered = template.render([says("user", HALF)], now=NOW)
+    assert rendered.text == f"{HALF}|wvalue \ufffd"
