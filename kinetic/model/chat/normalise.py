@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import string
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
@@ -122,19 +122,13 @@ def short_id(call_id: str) -> str:
     return "".join(digits)
 
 
-@dataclass(slots=True)
 class _Ids:
-    """Which id a call or a result without one gets."""
+    """Gives ids to calls that have none."""
 
-    messages: Sequence[Mapping[str, Any]]
-    open_calls: list[Call] = field(default_factory=list)
-    """Calls without a result so far, oldest first."""
-    _fresh: Iterator[str] = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, messages: Sequence[Mapping[str, Any]]) -> None:
         given = {
             call.get("id")
-            for message in self.messages
+            for message in messages
             for call in _listed(message.get("tool_calls"))
             if isinstance(call, Mapping) and isinstance(call.get("id"), str)
         }
@@ -142,17 +136,8 @@ class _Ids:
         # Numbered by place, so that a longer conversation begins with the same prompt.
         self._fresh = (call_id for call_id in numbered if call_id not in given)
 
-    def of_call(self, given: object) -> str:
+    def of(self, given: object) -> str:
         return given if isinstance(given, str) and given else next(self._fresh)
-
-    def of_result(self, given: object, name: str | None) -> tuple[str, str | None]:
-        """Return the id of the answered call, and its name where it is known."""
-        for call in self.open_calls:
-            fits = call.id == given if given else name in (None, call.name)
-            if fits:
-                self.open_calls.remove(call)
-                return call.id, name or call.name
-        return self.of_call(given), name
 
 
 def _read_turn(message: Mapping[str, Any], index: int, joiner: str, ids: _Ids) -> Turn:
@@ -167,19 +152,18 @@ def _read_turn(message: Mapping[str, Any], index: int, joiner: str, ids: _Ids) -
     name = message.get("name")
     name = name if isinstance(name, str) and name else None
     if role == "tool":
-        call_id, name = ids.of_result(message.get("tool_call_id"), name)
+        call_id = message.get("tool_call_id")
         return Turn(
             origin=index,
             role=role,
             text=text,
-            call_id=call_id,
+            call_id=call_id if isinstance(call_id, str) and call_id else None,
             name=name,
             images=images,
         )
     if role != "assistant":
         return Turn(origin=index, role=role, text=text, name=name, images=images)
     calls = _read_calls(message, where, ids)
-    ids.open_calls.extend(calls)
     thoughts = (message.get(key) for key in _REASONING_FIELDS)
     reasoning = next((text for text in thoughts if isinstance(text, str) and text), "")
     return Turn(
@@ -268,7 +252,7 @@ def _read_call(call: object, where: str, ids: _Ids) -> Call:
     is_text = isinstance(raw, str) and bool(raw.strip())
     source = raw if is_text and not ESCAPED_SURROGATE.search(raw) else None
     return Call(
-        id=ids.of_call(call.get("id")),
+        id=ids.of(call.get("id")),
         name=name,
         arguments=arguments,
         source=source or json.dumps(arguments, ensure_ascii=False),

@@ -19,6 +19,7 @@ from kinetic.model.chat.capabilities import capabilities_of
 from kinetic.model.chat.guard import Guard, all_texts, free_characters
 from kinetic.model.chat.metering import Fault
 from kinetic.model.chat.normalise import TemplateError, Turn, read_tools, read_turns
+from kinetic.model.chat.pairing import paired
 from kinetic.model.chat.plan import Marks
 from kinetic.model.chat.printer import Printer, Request
 from kinetic.model.chat.probe import Profile, probe
@@ -173,7 +174,7 @@ class ChatTemplate:
                 variant,
                 _Conversation(
                     turns=_with_prefill(
-                        read_turns(messages, joiner=variant.profile.joiner),
+                        paired(read_turns(messages, joiner=variant.profile.joiner)),
                         is_wanted=add_generation_prompt,
                     ),
                     tools=read_tools(tools),

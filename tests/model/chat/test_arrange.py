@@ -9,6 +9,7 @@ import pytest
 from kinetic.model.chat.arrange import arrange
 from kinetic.model.chat.fallback import write_calls, write_tools
 from kinetic.model.chat.normalise import Call, read_tools, read_turns
+from kinetic.model.chat.pairing import paired
 from kinetic.model.chat.plan import Marks, Plan, stricter_plans
 from kinetic.model.chat.skeleton import shape_of, skeleton_of
 from kinetic.model.chat.thinking import open_block_in_answer, tags_in
@@ -27,7 +28,7 @@ def call(name, call_id=None, **arguments):
 
 
 def arranged(messages, tools=(), **plan):
-    return arrange(read_turns(messages), tools, Plan(**plan), MARKS)
+    return arrange(paired(read_turns(messages)), tools, Plan(**plan), MARKS)
 
 
 def roles(messages, **plan):
@@ -162,8 +163,8 @@ def test_results_are_embedded_with_the_answer_after_them():
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
     assert messages[1]["content"] == "ta"
     assert messages[1]["tool_responses"] == [
-        {"name": "g", "response": "r2"},
         {"name": "f", "response": "r1"},
+        {"name": "g", "response": "r2"},
     ]
 
 
@@ -177,7 +178,7 @@ def test_everything_can_be_written_as_text():
     assert made.messages[2]["content"] == (
         't\n{"name": "f", "arguments": {"x": 1}}\n{"name": "g", "arguments": {}}'
     )
-    assert made.messages[3] == {"role": "user", "content": "Result of g:\nr2"}
+    assert made.messages[3] == {"role": "user", "content": "Result of f:\nr1"}
 
 
 def test_texts_are_trimmed_but_not_where_the_model_goes_on():

@@ -514,3 +514,13 @@ def test_templates_print_no_half_of_a_surrogate_pair(words):
     template = ChatTemplate("{% set t = messages[0].content %}{{ t }}|" + words)
     rendered = template.render([says("user", HALF)], now=NOW)
     assert rendered.text == f"{HALF}|wvalue \ufffd"
+
+
+def test_results_are_printed_in_the_order_of_the_calls(render, template_names):
+    for name in template_names:
+        given = [USER, TWO_CALLS, SECOND, RESULT, LAST]
+        text = render(name, given, tools=TOOLS).text
+        # One template prints them more than once.
+        assert text.find("wresultone") < text.find("wresulttwo"), name
+        right = [USER, TWO_CALLS, RESULT, SECOND, LAST]
+        assert text == render(name, right, tools=TOOLS).text, name
