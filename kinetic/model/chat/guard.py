@@ -127,7 +127,7 @@ class Guard:
         guarded: Texts of control tokens.
         structural: Other markers that the template or the call format uses.
         think_tags: The template looks for these in assistant turns, so they stay whole
-            there.
+            where a turn has a block of thoughts; elsewhere they are text.
     """
 
     def __init__(
@@ -139,6 +139,8 @@ class Guard:
         self._all = MarkerIndex((*guarded, *structural))
         self._control = MarkerIndex(guarded)
         self._answer = self._control.without(think_tags)
+        self._plain_answer = MarkerIndex((*guarded, *think_tags))
+        self._think_tags = tuple(think_tags)
 
     def apply(self, turns: Sequence[Turn], character: str) -> tuple[Turn, ...]:
         """Return the turns with `character` in every marker that a client wrote."""
@@ -152,8 +154,10 @@ class Guard:
         def everywhere(text: str) -> str:
             return self._all.break_up(text, character)
 
-        is_answer = turn.role == "assistant"
-        markers = self._answer if is_answer else self._all
+        markers = self._all
+        if turn.role == "assistant":
+            has_block = self._has_block(turn.text)
+            markers = self._answer if has_block else self._plain_answer
 
         def of_role(text: str) -> str:
             return markers.break_up(text, character)
@@ -163,11 +167,19 @@ class Guard:
             role=everywhere(turn.role),
             text=_outside(turn.text, turn.images, of_role),
             images=(),
-            reasoning=of_role(turn.reasoning),
+            reasoning=self._answer.break_up(turn.reasoning, character)
+            if turn.role == "assistant"
+            else everywhere(turn.reasoning),
             calls=tuple(self._guard_call(call, character) for call in turn.calls),
             call_id=None if turn.call_id is None else everywhere(turn.call_id),
             name=None if turn.name is None else everywhere(turn.name),
         )
+
+    def _has_block(self, text: str) -> bool:
+        if not self._think_tags:
+            return True
+        opener, closer = self._think_tags
+        return closer in text or text.lstrip().startswith(opener)
 
     def _guard_call(self, call: Call, character: str) -> Call:
         def control(text: str) -> str:

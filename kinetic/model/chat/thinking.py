@@ -41,7 +41,10 @@ def open_block(prompt: str, tags: ThinkTags | None) -> str | None:
 
 
 def open_block_in_answer(head: str, answer: str, tags: ThinkTags | None) -> str | None:
-    """Return the opening tag of a block that is open behind an answer's beginning.
+    """Return the opening tag of a block that is open where an answer goes on.
+
+    Only the first thing in an answer can open one, as a template prints it; a tag
+    anywhere else is the answer's own text.
 
     Args:
         head: The prompt up to the answer.
@@ -51,8 +54,8 @@ def open_block_in_answer(head: str, answer: str, tags: ThinkTags | None) -> str 
     if tags is None:
         return None
     opener, closer = tags
-    is_open = bool(open_block(head, tags)) or opener in answer
-    return opener if is_open and answer.rfind(opener) >= answer.rfind(closer) else None
+    is_open = bool(open_block(head, tags)) or answer.lstrip().startswith(opener)
+    return opener if is_open and closer not in answer else None
 
 
 def find_tags(prompt_ends: Iterable[str], source: str) -> ThinkTags | None:

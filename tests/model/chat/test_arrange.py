@@ -364,7 +364,12 @@ def test_tags_are_found_in_texts(text, tags):
         ("<think>\n", "a</think>b", False),
         ("<think>\n</think>", "a", False),
         ("x", "<think>a", True),
-        ("x", "<think>a</think>b<think>c", True),
+        ("x", " <think>a", True),
+        ("x", "<think>a<think>b", True),
+        ("x", "<think>a</think>b<think>c", False),
+        ("x", "a <think> b", False),
+        ("x", "a\n<think>\n", False),
+        ("<think>\n", "a</think>b <think> c", False),
         ("x", "a", False),
     ],
 )
