@@ -194,7 +194,7 @@ class PromptBuilder:
     def chat_text(self, inputs: ChatInput) -> str:
         """A conversation as the model reads it; raises RequestError."""
         inputs, _ = self._marked(inputs)
-        return _text_of(self.render(inputs, _offered(inputs), self._now()))
+        return _text_of(self.render(inputs, _shown(inputs), self._now()))
 
     def _marked(self, inputs: ChatInput) -> tuple[ChatInput, tuple[Source, ...]]:
         """A conversation with markers for its pictures, and the pictures."""
@@ -261,7 +261,7 @@ class PromptBuilder:
         forced = inputs.tool_choice in {"required", "function"}
         now = self._now()
         inputs, sources = self._marked(inputs)
-        rendered = self.render(inputs, tools, now)
+        rendered = self.render(inputs, _shown(inputs), now)
         self._refuse_hopeless(rendered.text, "messages")
         images: tuple[ImageSpan, ...] = ()
         with about("messages"):
@@ -294,6 +294,7 @@ class PromptBuilder:
             # A shape of the client's own is held to its end, whatever calls are in it.
             parallel=inputs.parallel_tool_calls or (not forced and holds),
             split_reasoning=inputs.split_reasoning,
+            used_ids=rendered.call_ids,
             forced=forced,
         )
         return Prompt(
@@ -322,18 +323,14 @@ class PromptBuilder:
     def _constraint(
         self, inputs: ChatInput, request: GenerationRequest, rendered: Rendered
     ) -> Constraint | None:
-        """What holds the answer; a think block before it is free, where it may think.
-
-        A model that was told not to think could otherwise open a second block behind
-        the closed one that such prompts end in.
-        """
+        """What holds the answer; a block of thoughts before it is free."""
         spec = request.constraint
         if spec is None:
             return None
         tags, opener = self._template.think_tags, rendered.think_open
         if opener is not None:
             spec = replace(spec, prefix_think=tags or tags_in(opener), think_open=True)
-        elif inputs.template_kwargs.get("enable_thinking") is not False:
+        elif _may_think(inputs, rendered):
             spec = replace(spec, prefix_think=tags)
         return self._compiler.compile(spec)
 
@@ -356,7 +353,7 @@ class PromptBuilder:
             asked = inputs.template_kwargs.get("enable_thinking") is True
             wanted = asked or may_answer
             think = "open" if wanted else "closed"
-        elif tags is not None:
+        elif tags is not None and _may_think(inputs, rendered):
             think = "optional"
         try:
             grammar = forced_grammar(
@@ -385,8 +382,27 @@ class PromptBuilder:
         return (*markers(output.family), *tags)
 
 
+def _may_think(inputs: ChatInput, rendered: Rendered) -> bool:
+    """Whether the model may open a block of thoughts.
+
+    A model that was told not to think could otherwise open a second block behind the
+    closed one that such prompts end in.
+    """
+    is_off = inputs.template_kwargs.get("enable_thinking") is False
+    return not (is_off or rendered.think_closed)
+
+
+def _shown(inputs: ChatInput) -> tuple[Mapping[str, Any], ...]:
+    """The tools that the model gets to see: all, unless none may be called.
+
+    A choice among them is held by grammar alone: a prompt that lacked some would share
+    no beginning with the conversation's other prompts.
+    """
+    return () if inputs.tool_choice == "none" else inputs.tools
+
+
 def _offered(inputs: ChatInput) -> tuple[Mapping[str, Any], ...]:
-    """The tools that the model gets to see."""
+    """The tools that the model may call."""
     if inputs.tool_choice == "none":
         return ()
     if inputs.tool_choice == "function":

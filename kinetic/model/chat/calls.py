@@ -77,6 +77,8 @@ class OutputFormat:
     """Several calls are wanted; else the first is the last thing read."""
     split_reasoning: bool = True
     """Reasoning goes out apart; else it is content, tags and all, still no calls."""
+    used_ids: frozenset[str] = frozenset()
+    """Ids of the conversation's earlier calls, which no new one gets."""
     forced: bool = False
     """The reply was held to calls: the first marker may have been left out."""
 
@@ -97,7 +99,7 @@ class OutputParser:
             known = ", ".join(sorted(FAMILIES))
             raise ValueError(f"family {fmt.family!r} is none of {known}")
         self._source = Source()
-        self._outlet = Outlet(new_id, parallel=fmt.parallel)
+        self._outlet = Outlet(new_id, parallel=fmt.parallel, used_ids=fmt.used_ids)
         tools = Tools(fmt.tools)
         self._reader: ChannelReader | ReplyReader
         if fmt.family == GPT_OSS:

@@ -66,8 +66,8 @@ def forced_grammar(  # noqa: PLR0913 - the parts of a reply, each on its own
         parallel: Allow several calls; gpt-oss's form has one a reply all the same.
         think: What may stand before. "none": nothing. "optional": a whole block of
             reasoning. "closed": the prompt has left a block open, which is closed at
-            once; a whole block may follow. "open": the prompt has left a block open,
-            in which the model goes on until it closes it. gpt-oss's models may reason
+            once. "open": the prompt has left a block open, in which the model goes on
+            until it closes it. gpt-oss's models may reason
             in their own channel whatever this says.
         think_tags: The template's tags; needed unless `think` is "none".
         special_token: Tells whether a marker is a token.
@@ -256,13 +256,12 @@ def _answer(lark: _Lark, family: str, think_tags: tuple[str, str] | None) -> str
 def _reasoning(lark: _Lark, think: Think, tags: tuple[str, str]) -> str:
     opener, closer = (tag.strip() for tag in tags)
     gap = lark.rule("gap", r'("\n" "\n"?)?')
+    if think == "closed":
+        return f"{gap} {lark.marker(closer)} {gap}"
     thought = lark.up_to("thought", closer)
     if think == "open":
         return f"{thought} {gap}"
-    block = f"({lark.marker(opener)} {thought} {gap})?"
-    if think == "optional":
-        return block
-    return f"{gap} {lark.marker(closer)} {gap} {block}"
+    return f"({lark.marker(opener)} {thought} {gap})?"
 
 
 def _analysis(lark: _Lark) -> str:

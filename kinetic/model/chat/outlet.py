@@ -64,7 +64,9 @@ class _Trimmed:
 class Outlet:
     """Collects the pieces of one generation's output, in order."""
 
-    def __init__(self, new_id: Callable[[], str], *, parallel: bool) -> None:
+    def __init__(
+        self, new_id: Callable[[], str], *, parallel: bool, used_ids: Iterable[str] = ()
+    ) -> None:
         self._new_id = new_id
         self._parallel = parallel
         self._content = _Trimmed()
@@ -72,7 +74,7 @@ class Outlet:
         self._pieces: list[OutputPiece] = []
         self._kind: type[ContentPiece | ReasoningPiece] = ContentPiece
         self._parts: list[str] = []  # of the piece that is being collected
-        self._ids: set[str] = set()
+        self._ids = set(used_ids)
         self._n_calls = 0
         self._is_behind_call = False  # and behind no content
         self.complete = False

@@ -18,7 +18,13 @@ from typing import Any, Final
 from kinetic.model.chat.capabilities import capabilities_of
 from kinetic.model.chat.guard import Guard, all_texts, free_characters
 from kinetic.model.chat.metering import Fault
-from kinetic.model.chat.normalise import TemplateError, Turn, read_tools, read_turns
+from kinetic.model.chat.normalise import (
+    TemplateError,
+    Turn,
+    read_tools,
+    read_turns,
+    short_id,
+)
 from kinetic.model.chat.pairing import paired
 from kinetic.model.chat.plan import Marks
 from kinetic.model.chat.printer import Printer, Request
@@ -58,6 +64,11 @@ class Rendered:
     """Ends where the model goes on. May begin with the BOS token's text."""
     think_open: str | None
     """The opening tag of the thinking block that the prompt ends in, if it does."""
+    think_closed: bool
+    """Whether the model's thoughts are over: a block was closed where the prompt ends,
+    or the answer has begun."""
+    call_ids: frozenset[str]
+    """Ids of the conversation's calls, as clients and the model know them."""
     guard: str | None
     """A private character inside every marker that a client wrote; None without any.
 
@@ -280,9 +291,22 @@ def _render(variant: _Variant, conversation: _Conversation) -> Rendered:
         has_generation_prompt=conversation.has_generation_prompt,
     )
     text, think_open = _print(variant, request)
+    tags = variant.profile.think_tags
+    has_begun = turns[-1].is_prefill and bool(turns[-1].text)
+    is_over = tags is not None and text.rstrip().endswith(tags[1])
     return Rendered(
-        text=text, think_open=think_open, guard=guard if guard in text else None
+        text=text,
+        think_open=think_open,
+        think_closed=think_open is None and (has_begun or is_over),
+        call_ids=_call_ids(conversation.turns),
+        guard=guard if guard in text else None,
     )
+
+
+def _call_ids(turns: Sequence[Turn]) -> frozenset[str]:
+    given = {call.id for turn in turns for call in turn.calls}
+    given |= {turn.call_id for turn in turns if turn.call_id is not None}
+    return frozenset(given | set(map(short_id, given)))
 
 
 def _print(variant: _Variant, request: Request) -> tuple[str, str | None]:

@@ -383,8 +383,14 @@ def test_a_marker_is_a_token_where_it_is_one_and_text_where_not(
         ),
         (
             "closed",
-            ["</think>\n\n", "\n</think>", "</think>\n\n<think>a < b</think>\n\n"],
-            ["", "a</think>\n\n", "<think>a</think>", "</think></think>"],
+            ["</think>\n\n", "\n</think>", "</think>"],
+            [
+                "",
+                "a</think>\n\n",
+                "<think>a</think>",
+                "</think></think>",
+                "</think>\n\n<think>a < b</think>\n\n",
+            ],
         ),
         (
             "open",

@@ -1,0 +1,177 @@
+"""What a request's tools, choice and history make of its prompt and its answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinetic.errors import InternalError
+from kinetic.loading import chat_template
+from kinetic.model.chat.calls import parser_for
+from kinetic.model.constraint import ConstraintCompiler
+from kinetic.model.engine import EngineOptions, LlamaEngine
+from kinetic.model.prompt import PromptBuilder
+from kinetic.types import (
+    CallPiece,
+    ChatInput,
+    ConstraintSpec,
+    GenerationRequest,
+    SamplingParams,
+)
+from tests.support import chat_templates, tiny_models
+
+USER = {"role": "user", "content": "The weather in Paris?"}
+
+
+def tool(name):
+    parameters = {"type": "object", "properties": {}}
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+TOOLS = (tool("first"), tool("second"), tool("third"))
+CALL = '<tool_call>\n{{"name": "{}", "arguments": {{}}}}\n</tool_call>'
+SECOND = CALL.format("second")
+THOUGHT = "<think>\na\n</think>\n\n"
+ALWAYS_CLOSED = chat_templates.QWEN3.replace(
+    "enable_thinking is defined and not enable_thinking", "true"
+)
+
+
+class Loaded:
+    """A tiny model of Qwen3's family, which builds prompts."""
+
+    def __init__(self):
+        options = EngineOptions(n_ctx=1024, n_parallel=1, n_threads=1)
+        self.engine = LlamaEngine(tiny_models.qwen3(), options)
+
+    def prompt(self, *messages, template=None, constraint=None, **inputs):
+        builder = PromptBuilder(
+            self.engine.vocab,
+            chat_template(self.engine, template),
+            ConstraintCompiler(self.engine.model, self.engine.vocab),
+            self.engine.n_ctx,
+        )
+        asked = ChatInput(messages=messages or (USER,), **inputs)
+        request = GenerationRequest(
+            request_id="r",
+            inputs=(asked,),
+            sampling=SamplingParams(),
+            constraint=constraint,
+        )
+        return builder.prompt(asked, request)
+
+    def allows(self, prompt, text):
+        """Whether the answer may be this text."""
+        assert prompt.constraint is not None
+        matcher = prompt.constraint.matcher()
+        try:
+            for token in self.engine.vocab.tokenize(text):
+                matcher.accept(token)
+        except InternalError:
+            return False
+        return True
+
+
+@pytest.fixture(scope="module")
+def loaded(smollm2_path):
+    found = Loaded()
+    yield found
+    found.engine.close()
+
+
+# --- Which tools a prompt shows ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"tool_choice": "required"},
+        {"tool_choice": "function", "function_name": "second"},
+    ],
+)
+def test_a_choice_of_tools_leaves_the_prompt_as_it_is(loaded, choice):
+    free = loaded.prompt(tools=TOOLS)
+    held = loaded.prompt(tools=TOOLS, **choice)
+    assert held.tokens == free.tokens
+
+
+def test_a_named_function_is_the_only_one_that_may_be_called(loaded):
+    named = {"tool_choice": "function", "function_name": "second"}
+    held = loaded.prompt(tools=TOOLS, **named)
+    assert loaded.allows(held, SECOND)
+    assert not loaded.allows(held, CALL.format("first"))
+    assert [t["function"]["name"] for t in held.output.tools] == ["second"]
+
+
+def test_where_none_may_be_called_none_is_shown(loaded):
+    none = loaded.prompt(tools=TOOLS, tool_choice="none")
+    assert none.tokens == loaded.prompt().tokens
+    assert none.output.tools == ()
+
+
+# --- Thoughts ------------------------------------------------------------------------
+
+FORCED = {"tools": TOOLS, "tool_choice": "required"}
+SHAPE = {
+    "constraint": ConstraintSpec(
+        kind="json_schema", source='{"type": "integer"}', param="json_schema"
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("held", "answer"), [(FORCED, SECOND), (SHAPE, "12")], ids=["forced", "shape"]
+)
+@pytest.mark.parametrize(
+    ("changes", "may_think"),
+    [
+        ({}, True),
+        ({"template_kwargs": {"enable_thinking": True}}, True),
+        ({"template_kwargs": {"enable_thinking": False}}, False),
+        ({"template": ALWAYS_CLOSED}, False),
+    ],
+)
+def test_thoughts_that_are_closed_stay_closed(loaded, held, answer, changes, may_think):
+    prompt = loaded.prompt(**held, **changes)
+    assert loaded.allows(prompt, answer)
+    assert loaded.allows(prompt, THOUGHT + answer) is may_think
+
+
+def test_an_answer_that_has_begun_holds_no_thoughts(loaded):
+    prompt = loaded.prompt(USER, {"role": "assistant", "content": "So: "}, **FORCED)
+    assert loaded.allows(prompt, SECOND)
+    assert not loaded.allows(prompt, THOUGHT + SECOND)
+
+
+@pytest.mark.parametrize("text", ["a <think> b", "a\n<think>\nb"])
+def test_a_marker_in_an_answer_to_go_on_with_opens_nothing(loaded, text):
+    prompt = loaded.prompt(USER, {"role": "assistant", "content": text})
+    assert prompt.output.think_open is None
+    assert prompt.text.endswith(text)
+    assert loaded.engine.vocab.special_token("<think>") not in prompt.tokens
+    pieces = parser_for(prompt.output, iter(()).__next__).feed(" and so on")
+    assert [piece.text for piece in pieces] == [" and so on"]
+
+
+# --- Ids -----------------------------------------------------------------------------
+
+
+def history(call_id):
+    function = {"name": "first", "arguments": {}}
+    call = {"id": call_id, "type": "function", "function": function}
+    return (
+        USER,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "18 C", "tool_call_id": call_id},
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "written"), [("call_1", "call_1"), (None, "call00001")]
+)
+def test_a_calls_id_is_new_in_its_conversation(loaded, given, written):
+    prompt = loaded.prompt(*history(given), tools=TOOLS)
+    reader = parser_for(prompt.output, iter([written, "fresh0001"]).__next__)
+    text = SECOND.replace("{}}", f'{{}}, "id": "{written}"}}')
+    (piece,) = [*reader.feed(text), *reader.finish(truncated=False)]
+    assert isinstance(piece, CallPiece)
+    assert piece.call.id == "fresh0001"
