@@ -61,16 +61,37 @@ class Tools:
     def __len__(self) -> int:
         return len(self._parameters)
 
+    def parameters(self, function: str) -> frozenset[str] | None:
+        """The parameters that a tool's schema names; None if any name is as good."""
+        schema = self._parameters[function]
+        names = declared_parameters(schema)
+        others = schema.get("additionalProperties", False)
+        is_open = others is not False or bool(schema.get("patternProperties"))
+        return None if is_open or not names else frozenset(names)
+
+    def may_be_json(self, function: str, parameter: str) -> bool:
+        """Whether a parameter's bare text may stand for an object or an array."""
+        types = self._types(function, parameter)
+        return types is None or not types.isdisjoint(("array", "object"))
+
     def typed(self, function: str, parameter: str, text: str) -> Any:
         """The value that a tool's schema makes of a parameter written as bare text."""
+        if self._schema(function, parameter) is None:
+            return _undeclared(text)
+        return typed(text, self._types(function, parameter))
+
+    def _types(self, function: str, parameter: str) -> frozenset[str] | None:
+        schema = self._schema(function, parameter)
+        return allowed_types(schema, self._parameters[function])
+
+    def _schema(self, function: str, parameter: str) -> Any:
+        """What the tool says of a parameter; None if nothing."""
         root = self._parameters[function]
         properties = root.get("properties")
-        schema = root.get("additionalProperties")
         if isinstance(properties, Mapping) and parameter in properties:
-            schema = properties[parameter]
-        elif not isinstance(schema, Mapping):
-            return _undeclared(text)
-        return _typed(text, allowed_types(schema, root))
+            return properties[parameter]
+        others = root.get("additionalProperties")
+        return others if isinstance(others, Mapping) else None
 
 
 def call_from_object(
@@ -215,7 +236,7 @@ def _resolve(reference: str, root: Schema) -> Any:
     return here
 
 
-def _typed(text: str, types: frozenset[str] | None) -> Any:
+def typed(text: str, types: frozenset[str] | None) -> Any:
     """Reads bare text by the types allowed; what does not fit stays the text it is."""
     if types == frozenset(("string",)):
         return text

@@ -47,6 +47,20 @@ def read_object(source: Source, watch: Watch | None = None) -> Reading[dict[str,
     return value
 
 
+def read_container(source: Source) -> Reading[str]:
+    """Reads one object or array from its opening to its closing bracket, as text.
+
+    Raises:
+        Mismatch: There is none.
+    """
+    char = yield from source.peek()
+    if char == "[":
+        return (yield from _read_array(source, depth=1))
+    if char != "{":
+        raise Mismatch
+    return (yield from _read_object(source, None, depth=1))
+
+
 def loads(text: str) -> Any:
     """The value of JSON text that somebody else wrote, read as leniently as is safe.
 

@@ -2,17 +2,21 @@
 
 `<tool_call>` `<function=NAME>` `<parameter=KEY>` value `</parameter>` … `</function>`
 `</tool_call>`, with newlines between that may be missing. There are no attributes and
-no entities; a value's type is known from the tool's schema alone.
+no entities; a value's type is known from the tool's schema alone, and so is where a
+value ends that holds such tags itself.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kinetic.model.chat.arguments import FoundCall, Tools
 from kinetic.model.chat.families.contract import CallSyntax, read_closer
 from kinetic.model.chat.families.json_calls import read_json_calls, read_next_object
+from kinetic.model.chat.jsontext import decode, read_container
 from kinetic.model.chat.openers import Opener
 from kinetic.model.chat.source import Mismatch, Reading, Source, skip_blanks
 
@@ -88,6 +92,7 @@ def read_function(source: Source, tools: Tools) -> Reading[FoundCall]:
     ends = [name + end for name in tools for end in NAME_ENDS]
     name = (yield from source.expect(*ends))[:-1]
     arguments: dict[str, Any] = {}
+    end = _ValueEnd(tools, tools.parameters(name), arguments)
     while True:
         yield from skip_blanks(source)
         tag = yield from source.expect(PARAMETER, FUNCTION_END, CALL_END)
@@ -99,16 +104,81 @@ def read_function(source: Source, tools: Tools) -> Reading[FoundCall]:
         # A newline that ends the name is also the one before the value.
         if (yield from source.expect(">", "\n")) == ">":
             yield from source.accept("\n")
-        value = yield from _read_text(source)
-        arguments[key] = tools.typed(name, key, value)
+        arguments[key] = None
+        text = None
+        if tools.may_be_json(name, key):
+            text = yield from _read_json(source, end)
+        if text is None:
+            text = yield from _read_text(source, end)
+        arguments[key] = tools.typed(name, key, text)
 
 
-def _read_text(source: Source) -> Reading[str]:
-    """Reads a value up to its closing tag, and one newline less than there is.
+@dataclass(frozen=True, slots=True)
+class _ValueEnd:
+    """Tells whether a closing tag ends a value, or is a part of it.
 
-    A value may hold the closing tag itself: it counts only if the text goes on with
-    another tag of the call.
+    It ends the value only where the call goes on, with a parameter that the tool has
+    and the call has not yet, or where the whole call ends.
     """
+
+    tools: Tools
+    parameters: frozenset[str] | None
+    """Those that the tool has; None if any may come."""
+    given: Mapping[str, Any]
+    """Those of the call so far, this one too."""
+
+    def is_here(self, source: Source) -> Reading[bool]:
+        """Looks on from behind the tag; reads nothing."""
+        start = source.mark()
+        yield from skip_blanks(source)
+        found = yield from self._goes_on(source)
+        source.rewind(start)
+        source.release()
+        return found
+
+    def _goes_on(self, source: Source) -> Reading[bool]:
+        tag = yield from source.accept(PARAMETER, FUNCTION_END, CALL_END)
+        if tag == PARAMETER:
+            key = yield from source.read_run(KEY)
+            is_known = self.parameters is None or key in self.parameters
+            is_next = is_known and key not in self.given and 0 < len(key) <= MAX_KEY
+            return is_next and bool((yield from source.peek()))
+        if tag == FUNCTION_END:
+            if not (yield from skip_blanks(source)):
+                return True
+            calls = (f"{FUNCTION}{n}{end}" for n in self.tools for end in NAME_ENDS)
+            return (yield from source.choose((CALL, CALL_END, *calls))) is not None
+        return tag == CALL_END
+
+
+def _read_json(source: Source, end: _ValueEnd) -> Reading[str | None]:
+    """Reads an object or an array and its closing tag; None if it is no such value.
+
+    What its strings hold ends no value.
+    """
+    start = source.mark()
+    try:
+        text = yield from _read_container(source, end)
+    except Mismatch:
+        text = None
+        source.rewind(start)
+    source.release()
+    return text
+
+
+def _read_container(source: Source, end: _ValueEnd) -> Reading[str]:
+    yield from skip_blanks(source)
+    text = yield from read_container(source)
+    decode(text)
+    yield from skip_blanks(source)
+    yield from source.expect(PARAMETER_END)
+    if not (yield from end.is_here(source)):
+        raise Mismatch
+    return text
+
+
+def _read_text(source: Source, end: _ValueEnd) -> Reading[str]:
+    """Reads a value up to its closing tag, and one newline less than there is."""
     parts: list[str] = []
     while True:
         parts.append(source.run(VALUE_RUN))
@@ -118,13 +188,7 @@ def _read_text(source: Source) -> Reading[str]:
             continue
         if not (yield from source.accept(PARAMETER_END)):
             parts.append(source.take(1))
-            continue
-        start = source.mark()
-        yield from skip_blanks(source)
-        is_end = yield from source.choose((PARAMETER, FUNCTION_END, CALL_END))
-        if not is_end:
-            source.rewind(start)
-        source.release()
-        if is_end:
+        elif (yield from end.is_here(source)):
             return "".join(parts).removesuffix("\n")
-        parts.append(PARAMETER_END)
+        else:
+            parts.append(PARAMETER_END)
