@@ -46,8 +46,10 @@ or a line of JSON in two there."""
 
 
 def dumps(value: object) -> str:
-    """JSON as it goes out: one line to any reader, UTF-8, never NaN, Infinity or half
-    a character."""
+    """JSON as it goes out: UTF-8, one line to any reader, whole numbers and characters.
+
+    NaN and Infinity raise ValueError; half of a surrogate pair becomes U+FFFD.
+    """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     if text.isascii():
         return text

@@ -248,14 +248,14 @@ def _read_call(call: object, where: str, ids: _Ids) -> Call:
     arguments = _read_arguments(
         function.get("arguments"), f"{where}.function.arguments"
     )
-    raw = function.get("arguments")
-    is_text = isinstance(raw, str) and bool(raw.strip())
-    source = raw if is_text and not ESCAPED_SURROGATE.search(raw) else None
+    raw, source = function.get("arguments"), json.dumps(arguments, ensure_ascii=False)
+    if isinstance(raw, str) and raw.strip() and not ESCAPED_SURROGATE.search(raw):
+        source = raw
     return Call(
         id=ids.of(call.get("id")),
         name=name,
         arguments=arguments,
-        source=source or json.dumps(arguments, ensure_ascii=False),
+        source=source,
     )
 
 
