@@ -158,7 +158,7 @@ class ConstraintSpec:
     """What an answer is to be held to, as the client gave it."""
 
     kind: str
-    """"json_object" (any JSON value), "json_schema" or "gbnf"."""
+    """"json_object" (any JSON object), "json_schema" or "gbnf"."""
     source: str = ""
     """A schema as JSON text, or a grammar; "" where the kind says it all."""
     param: str = "response_format"

@@ -20,15 +20,16 @@ from kinetic.errors import InternalError, RequestError
 from kinetic.model import charset, guidance, lark
 from kinetic.model.gbnf.answer import GrammarReader
 from kinetic.model.gbnf.parser import GbnfError
+from kinetic.model.json_schema import numbers
 from kinetic.model.json_schema.check import CheckedSchema, check_schema
 from kinetic.model.json_schema.embedded import checked_lark
 from kinetic.model.json_schema.errors import SchemaError
+from kinetic.model.json_schema.numbers import MAX_DEPTH
 from kinetic.model.json_schema.values import SchemaLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import llguidance
     import numpy as np
     import numpy.typing as npt
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kinetic.model.vocab import Vocab
     from kinetic.types import ConstraintSpec
 
-FORMAT = 1
+FORMAT = 2
 """Counts the ways in which a constraint's source was read; part of its key."""
 
 MAX_BLAMED = 300
@@ -46,6 +47,8 @@ MAX_SHARED_S = 0.5
 """Time of masks after which what matchers share is given up; about 20 MB."""
 
 JSON_GAP = r"[ \t\r\n]{1,8}"
+JSON_OBJECT = '{"type": "object"}'
+"""What JSON mode means, in every API: clients look up keys in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +74,7 @@ class Constraint:
         key: str,
         tokens: guidance.Tokens,
         ends: frozenset[int],
-        make: Callable[[], llguidance.LLMatcher],
+        make: Callable[[], guidance.Walker],
     ) -> None:
         self.key = key
         """Hash of everything that decides which answers are allowed."""
@@ -95,7 +98,7 @@ class Constraint:
     def matcher(self) -> Matcher:
         """A matcher at the answer's beginning; takes no time to speak of."""
         with self._lock:
-            return Matcher(self, self._shared.deep_copy())
+            return Matcher(self, self._shared.copy())
 
     def spend(self, mask_s: float) -> None:
         """Count the time that a matcher's masks took, which grows with its lexer."""
@@ -114,7 +117,7 @@ class Matcher:
     Thread: one at a time.
     """
 
-    def __init__(self, constraint: Constraint, native: llguidance.LLMatcher) -> None:
+    def __init__(self, constraint: Constraint, native: guidance.Walker) -> None:
         self._constraint = constraint
         self._native = native
         self._renewed_at: int | None = None
@@ -130,14 +133,19 @@ class Matcher:
         """
         self._fill()
         if self._masker.is_empty():
+            if len(self._native.natives) > 1:
+                message = (
+                    f"the answer would have to nest deeper than {MAX_DEPTH} levels"
+                )
+                raise RequestError(message)
             raise InternalError("the constraint allows no token here")
         return self._masker.applied(row)
 
     def accept(self, token: int) -> None:
         """Go on behind a token; raises InternalError if it is not allowed."""
-        if not self._native.consume_token(token):
+        if not self._native.consume(token):
             self._renew()
-            if not self._native.consume_token(token):
+            if not self._native.consume(token):
                 guidance.check(self._native)
                 raise InternalError(f"the constraint does not allow token {token} here")
         self._accepted.append(token)
@@ -145,7 +153,7 @@ class Matcher:
     def _fill(self) -> None:
         start = time.perf_counter()
         self._masker.fill(self._native)
-        if self._native.is_error():
+        if self._native.error is not None:
             self._renew()
             self._masker.fill(self._native)
             guidance.check(self._native)
@@ -164,7 +172,7 @@ class Matcher:
         self._renewed_at = n_accepted
         self._constraint.give_up()
         self._native = self._constraint.make()
-        if self._native.try_consume_tokens(self._accepted) < n_accepted:
+        if self._native.replay(self._accepted) < n_accepted:
             guidance.check(self._native)
             raise InternalError("the constraint does not allow what it allowed before")
 
@@ -187,10 +195,7 @@ class Matcher:
         way of cutting stays allowed, so these are to be proposed, not taken. Asking
         changes nothing: a copy looks ahead, and what is too complex for it gives ().
         """
-        ahead = self._native.deep_copy()
-        text = ahead.compute_ff_bytes()
-        if ahead.is_error() or not text:
-            return ()
+        text = self._native.forced_text()
         return tuple(self._constraint.tokens.canonical(text)[:-1])
 
 
@@ -199,6 +204,8 @@ class _Source:
     """A grammar to be compiled, and the clients' schemas in it by their fields."""
 
     lark: str
+    bounds: str = ""
+    """A second one, which the answer is held to as well."""
     schemas: tuple[tuple[str, CheckedSchema], ...] = ()
 
 
@@ -283,7 +290,7 @@ class ConstraintCompiler:
             checked = checked_lark(
                 text, param=param, fields=fields or {}, limits=limits
             )
-            return _Source(checked.text, checked.schemas)
+            return _Source(checked.text, checked.bounds, checked.schemas)
 
         return self._cached(_key("lark", text), param, make)
 
@@ -299,7 +306,7 @@ class ConstraintCompiler:
             raise RequestError(f"{where}: {error}", param=where) from error
         except GbnfError as error:
             raise RequestError(f"{param}: {error}", param=param) from error
-        make_native = partial(self._native, source.lark)
+        make_native = partial(self._native, source.lark, source.bounds)
         try:
             made = Constraint(key, self._tokens(), self._vocab.ends, make_native)
         except guidance.GrammarRefusedError as error:
@@ -308,8 +315,9 @@ class ConstraintCompiler:
         self._cache.put(made)
         return made
 
-    def _native(self, text: str) -> llguidance.LLMatcher:
-        return guidance.compiled(self._tokens(), text, self._limits.native)
+    def _native(self, *grammars: str) -> guidance.Walker:
+        given = [text for text in grammars if text]
+        return guidance.compiled(self._tokens(), given, self._limits.native)
 
     def _blamed(self, source: _Source, param: str, reason: str) -> tuple[str, str, str]:
         """Field, path and reason of the smallest schema that llguidance refuses."""
@@ -334,19 +342,24 @@ class ConstraintCompiler:
 
     def _source(self, spec: ConstraintSpec) -> _Source:
         schemas: tuple[tuple[str, CheckedSchema], ...] = ()
+        reasoning = self._reasoning(spec)
+        bounds = ""
         match spec.kind:
             case "json_object" | "json_schema":
-                text = "true" if spec.kind == "json_object" else spec.source
+                text = JSON_OBJECT if spec.kind == "json_object" else spec.source
                 checked = check_schema(text, limits=self._limits.schema)
                 schemas = ((spec.param, checked),)
-                answer = _json(checked)
+                answer = _json(f"%json {json.dumps(checked.schema)}\n")
+                if rules := numbers.beside([checked.schema]):
+                    short = _json(f"{numbers.RULE}\n{rules}")
+                    bounds = lark.grammar(short, reasoning)
             case "gbnf":
                 limit = self._limits.max_grammar_bytes
                 reader = GrammarReader(self._model, self._vocab, self._tokens(), limit)
                 answer = reader.answer(spec.source)
             case _:
                 raise InternalError(f"a constraint of unknown kind {spec.kind!r}")
-        return _Source(lark.grammar(answer, self._reasoning(spec)), schemas)
+        return _Source(lark.grammar(answer, reasoning), bounds, schemas)
 
     def _reasoning(self, spec: ConstraintSpec) -> lark.Reasoning | None:
         if spec.prefix_think is None:
@@ -367,9 +380,9 @@ class ConstraintCompiler:
         )
 
 
-def _json(checked: CheckedSchema) -> lark.Answer:
+def _json(body: str) -> lark.Answer:
     return lark.Answer(
-        lark=f"answer: %json {json.dumps(checked.schema)}\n",
+        lark=f"answer: {body}",
         begins_with=charset.ranges((ord(c), ord(c)) for c in '"-0123456789[ftn{'),
         gap=JSON_GAP,
     )

@@ -175,11 +175,64 @@ class _Tokenizer:
         return ids
 
 
-def compiled(tokens: Tokens, lark: str, limits: NativeLimits) -> llguidance.LLMatcher:
-    """A matcher at the start of a grammar, to be copied and never advanced.
+class Walker:
+    """Grammars that one text is held to, each with where the text stands in it.
+
+    Thread: one at a time.
+    """
+
+    def __init__(self, natives: Sequence[llguidance.LLMatcher]) -> None:
+        self.natives = tuple(natives)
+
+    def copy(self) -> Walker:
+        """The same place; what the lexers learn is shared."""
+        return Walker([native.deep_copy() for native in self.natives])
+
+    @property
+    def error(self) -> str | None:
+        """The library's reason, if one of them has failed."""
+        for native in self.natives:
+            if native.is_error():
+                return native.get_error()
+        return None
+
+    def consume(self, token: int) -> bool:
+        """Go on behind a token; whether all allow it."""
+        return all(native.consume_token(token) for native in self.natives)
+
+    def replay(self, tokens: list[int]) -> int:
+        """Go on behind tokens; how many of them all allow."""
+        return min(native.try_consume_tokens(tokens) for native in self.natives)
+
+    def is_accepting(self) -> bool:
+        """Whether the text may end here."""
+        return all(native.is_accepting() for native in self.natives)
+
+    def is_stopped(self) -> bool:
+        """Whether nothing may follow."""
+        return any(native.is_stopped() for native in self.natives)
+
+    def forced_text(self) -> bytes:
+        """What must follow by one of them; a copy looks ahead."""
+        ahead = self.natives[0].deep_copy()
+        text = ahead.compute_ff_bytes()
+        return b"" if ahead.is_error() else text
+
+
+def compiled(tokens: Tokens, larks: Sequence[str], limits: NativeLimits) -> Walker:
+    """Grammars at their start, to be copied and never advanced.
 
     Raises GrammarRefusedError with llguidance's reason.
     """
+    made = Walker([_compiled(tokens, lark, limits) for lark in larks])
+    first = made.copy()
+    Masker(tokens.n_vocab).fill(first)
+    if first.error is not None:
+        raise GrammarRefusedError(f"it is too complex: {_reason(first.error)}")
+    return made
+
+
+def _compiled(tokens: Tokens, lark: str, limits: NativeLimits) -> llguidance.LLMatcher:
     native_limits = llguidance.LLParserLimits(
         max_items_in_row=limits.max_items_in_row,
         initial_lexer_fuel=limits.initial_lexer_fuel,
@@ -204,10 +257,6 @@ def compiled(tokens: Tokens, lark: str, limits: NativeLimits) -> llguidance.LLMa
         raise GrammarRefusedError("it is too large or too complex") from None
     if matcher.is_error():
         raise GrammarRefusedError(_reason(matcher.get_error()))
-    first = matcher.deep_copy()
-    first.compute_bitmask()
-    if first.is_error():
-        raise GrammarRefusedError(f"it is too complex: {_reason(first.get_error())}")
     return matcher
 
 
@@ -254,13 +303,17 @@ class Masker:
         self._n_vocab = n_vocab
         # llguidance writes whole words of 32 bits.
         self._words = np.zeros(2 * ((n_vocab + 31) // 32), np.uint16)
+        self._other = np.zeros_like(self._words)
         self._limits = np.empty((len(self._words), 16), np.float32)
         self._table = _limit_table()
 
-    def fill(self, matcher: llguidance.LLMatcher) -> None:
-        """Take what a matcher allows now; behind an error that is nothing of worth."""
-        if not matcher.is_error():
-            matcher.unsafe_compute_mask_ptr(self._words.ctypes.data, self._words.nbytes)
+    def fill(self, walker: Walker) -> None:
+        """Take what a walker allows now; behind an error that is nothing of worth."""
+        first, *others = walker.natives
+        _fill(first, self._words)
+        for other in others:
+            _fill(other, self._other)
+            self._words &= self._other
 
     def allowed(self) -> npt.NDArray[np.bool_]:
         """The mask [n_vocab]: True where a token is allowed."""
@@ -278,17 +331,23 @@ class Masker:
         return np.minimum(self._limits.reshape(-1)[: self._n_vocab], row)
 
 
-def is_limit(matcher: llguidance.LLMatcher) -> bool:
-    """Whether a matcher has failed because something became too much."""
-    return matcher.is_error() and bool(_LIMIT.search(_reason(matcher.get_error())))
+def _fill(native: llguidance.LLMatcher, words: npt.NDArray[np.uint16]) -> None:
+    if not native.is_error():
+        native.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
 
 
-def check(matcher: llguidance.LLMatcher) -> None:
+def is_limit(walker: Walker) -> bool:
+    """Whether a walker has failed because something became too much."""
+    error = walker.error
+    return error is not None and bool(_LIMIT.search(_reason(error)))
+
+
+def check(walker: Walker) -> None:
     """Raise RequestError if a limit was passed, InternalError for other trouble."""
-    if not matcher.is_error():
+    if walker.error is None:
         return
-    reason = _reason(matcher.get_error())
-    if is_limit(matcher):
+    reason = _reason(walker.error)
+    if is_limit(walker):
         message = f"the constraint is too complex at this point of the answer: {reason}"
         raise RequestError(message)
     raise InternalError(f"the constraint failed: {reason}")

@@ -159,8 +159,10 @@ def request_of(receipt: Receipt) -> tuple[str, dict[str, Any]]:
     inputs = request.inputs
     if isinstance(inputs, ChatInput):
         return "/v1/chat/completions", {**body, **_chat(inputs)}
-    # The native route has the wider ranges, and no name for "any JSON".
-    path = "/v1/completions" if "response_format" in body else "/completion"
+    # The native route has the wider ranges, no name for JSON mode, and takes a schema
+    # of nothing for any object.
+    is_openai = "response_format" in body or body.get("json_schema") == {}
+    path = "/v1/completions" if is_openai else "/completion"
     return path, {**body, "prompt": _prompt(inputs)}
 
 

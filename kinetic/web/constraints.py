@@ -19,7 +19,7 @@ def gbnf(source: str, *, param: str = "grammar") -> ConstraintSpec | None:
 
 
 def any_json(*, param: str) -> ConstraintSpec:
-    """Any JSON value."""
+    """JSON mode: any JSON object, as in every API that has it."""
     return ConstraintSpec(kind="json_object", param=param)
 
 
@@ -44,7 +44,7 @@ def response_format(value: Mapping[str, Any]) -> ConstraintSpec | None:
     if kind == "text":
         return None
     if kind == "json_object":
-        if bare is None:
+        if bare is None or bare == {}:
             return any_json(param="response_format")
         return json_of(bare, param="response_format.schema")
     if kind != "json_schema":

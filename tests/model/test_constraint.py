@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import llguidance
 import numpy as np
 import pytest
 
@@ -21,7 +20,7 @@ from kinetic.model.constraint import (
     ConstraintCompiler,
     ConstraintLimits,
 )
-from kinetic.model.guidance import NativeLimits
+from kinetic.model.guidance import NativeLimits, Walker
 from kinetic.model.vocab import Vocab
 from kinetic.types import ConstraintSpec
 from tests.support.bytewise import allowed, compiled, new_compiler, sample
@@ -98,11 +97,12 @@ def test_what_cannot_be_written_is_refused_and_never_left_out(
         tried.compile(kind, source)
 
 
-def test_json_object_is_any_json_value(tried: Tried):
-    constraint = tried.compile("json_object")
-    for text in ('{"a": [1, null]}', "[]", '"x"', "-1.5e3", "true"):
-        assert tried.accepts(constraint, text)
-    assert not tried.accepts(constraint, "Sure! {}")
+def test_json_mode_is_any_object_and_an_empty_schema_any_value(tried: Tried):
+    texts = ('{"a": [1, null]}', "{}", "[]", '"x"', "-1.5e3", "true", "Sure! {}")
+    for kind, source, count in (("json_object", "", 2), ("json_schema", "{}", 6)):
+        constraint = tried.compile(kind, source)
+        seen = [tried.accepts(constraint, text) for text in texts]
+        assert seen == [True] * count + [False] * (len(texts) - count)
 
 
 def test_a_mask_leaves_the_logits_of_what_is_allowed_alone(tried: Tried):
@@ -310,7 +310,7 @@ def test_what_was_given_up_is_compiled_by_the_next_request(tried: Tried):
     compiled: list[int] = []
     make = constraint.make
 
-    def counted() -> llguidance.LLMatcher:
+    def counted() -> Walker:
         compiled.append(threading.get_ident())
         return make()
 

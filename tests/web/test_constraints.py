@@ -106,3 +106,9 @@ def test_two_constraints_are_refused_and_both_named():
         constraints.only_one({"grammar": grammar, "response_format": anything})
     assert "grammar" in str(refused.value)
     assert "response_format" in str(refused.value)
+
+
+@pytest.mark.parametrize("schema", [None, {}])
+def test_json_mode_without_a_schema_is_an_object(schema):
+    found = constraints.response_format({"type": "json_object", "schema": schema})
+    assert found == constraints.any_json(param="response_format")

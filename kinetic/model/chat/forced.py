@@ -3,8 +3,7 @@
 Each grammar is llguidance Lark. Arguments follow their tool's JSON Schema through
 `%json`, with one fixed spacing: where whitespace is free, a model may write it for
 ever. The grammar ends right behind the calls, so that only the end of the generation is
-allowed there. `calls` reads every text that a grammar accepts as calls, but for numbers
-beyond a float's range and nesting beyond what it reads.
+allowed there. `calls` reads every text that a grammar accepts as calls.
 
 A marker may be one special token of the vocabulary or ordinary text, and Lark tells the
 two apart: `"<tool_call>"` in quotes is the text, spelled with ordinary tokens only, and

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kinetic.model.json_schema import numbers
 from kinetic.model.json_schema.check import (
     GUIDANCE,
     SPACING,
@@ -33,6 +34,9 @@ class CheckedLark:
     """A grammar with checked schemas in it."""
 
     text: str
+    bounds: str
+    """The same with any JSON of short numbers in place of each schema; "" where none
+    lets out numbers that are not bounded by itself."""
     schemas: tuple[tuple[str, CheckedSchema], ...]
     """Each with the request's field that it came from."""
 
@@ -53,11 +57,13 @@ def checked_lark(
     """
     decoder = json.JSONDecoder()
     out: list[str] = []
+    bounds: list[str] = []
     schemas: list[tuple[str, CheckedSchema]] = []
     at = 0
     rule = ""
     while (found := _PIECE.search(text, at)) is not None:
         out.append(text[at : found.end()])
+        bounds.append(text[at : found.start(1)] if found[1] else out[-1])
         at = found.end()
         rule = found[2] or rule
         if found[1] is None:
@@ -81,8 +87,11 @@ def checked_lark(
             error.field = fields.get(rule, param)
             raise
         out.append(f" {json.dumps(checked.schema)}")
+        bounds.append(numbers.RULE)
         schemas.append((fields.get(rule, param), checked))
-    return CheckedLark("".join([*out, text[at:]]), tuple(schemas))
+    rules = numbers.beside(checked.schema for _, checked in schemas)
+    twin = "".join([*bounds, text[at:], rules]) if rules else ""
+    return CheckedLark("".join([*out, text[at:]]), twin, tuple(schemas))
 
 
 def _spacing(schema: object) -> Mapping[str, object]:

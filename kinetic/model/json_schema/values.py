@@ -10,13 +10,8 @@ from typing import Any, Final
 
 from kinetic.model.json_schema import formats, keywords
 from kinetic.model.json_schema.errors import SchemaError, pointer
+from kinetic.model.json_schema.numbers import SAFE_INTEGER, most_of, rounded
 from kinetic.model.json_schema.pattern import PatternError, rewritten
-
-SAFE_INTEGER: Final = (1 << 53) - 1
-"""Beyond it llguidance, as most readers of JSON, mistakes one number for another."""
-
-_NEXT: Final = 1e-6
-"""From a whole number to the fractions beside it."""
 
 _LIMITS: Final = {
     "minLength": 10_000,
@@ -76,7 +71,7 @@ def types(value: Any, path: str) -> tuple[str, ...]:
 
 
 def numbers(
-    schema: Mapping[str, Any], path: str, allowed: tuple[str, ...], *, alone: bool
+    schema: Mapping[str, Any], path: str, allowed: tuple[str, ...]
 ) -> dict[str, Any]:
     """Bounds of numbers, as the narrowest that say the same within 2**53.
 
@@ -84,7 +79,6 @@ def numbers(
         schema: What it says; draft 4's flags become bounds.
         path: Where it stands.
         allowed: The types that it allows, none meaning all.
-        alone: Whether no other schema bounds the same number.
 
     Raises SchemaError for an empty range.
     """
@@ -111,67 +105,60 @@ def numbers(
         reason = f'"multipleOf" must be above 0 and at most {SAFE_INTEGER}'
         raise SchemaError(reason, pointer(path, "multipleOf"))
     _bound(given, path)
-    if not allowed or "number" in allowed:
-        _open(given, alone=alone)
-    if allowed and set(allowed) <= {"integer", "number"}:
+    is_number = bool(allowed) and set(allowed) <= {"integer", "number"}
+    if is_number:
         _check_range(given, path, whole="number" not in allowed)
+    told = dict(given)
+    rounded(given)
+    if is_number and _is_empty(given):
+        raise _empty(told, path)
     return given
 
 
 def _bound(given: dict[str, Any], path: str) -> None:
+    most = most_of(given.get("multipleOf"))
     for keyword in ("minimum", "exclusiveMinimum"):
-        if given.get(keyword, 0) > SAFE_INTEGER:
+        if given.get(keyword, 0) > most:
             raise _beyond(keyword, given, path)
-        if given.get(keyword, 0) < -SAFE_INTEGER:
-            given[keyword] = -SAFE_INTEGER
+        if given.get(keyword, 0) < -most:
+            given[keyword] = -most
     for keyword in ("maximum", "exclusiveMaximum"):
-        if given.get(keyword, 0) < -SAFE_INTEGER:
+        if given.get(keyword, 0) < -most:
             raise _beyond(keyword, given, path)
-        if given.get(keyword, 0) > SAFE_INTEGER:
-            given[keyword] = SAFE_INTEGER
-
-
-def _open(given: dict[str, Any], *, alone: bool) -> None:
-    """Write a whole bound that is out itself, next to a fraction, as a fraction too.
-
-    llguidance lets 0 through where `exclusiveMinimum` is 0 and `maximum` 0.5. Where
-    another schema may bring the fraction, every such bound is rewritten.
-    """
-    low = given.get("exclusiveMinimum")
-    high = given.get("exclusiveMaximum")
-    top = min(given.get("maximum", math.inf), math.inf if high is None else high)
-    bottom = max(given.get("minimum", -math.inf), -math.inf if low is None else low)
-    near = not alone or (low is not None and low + _NEXT < top < low + 1)
-    if low is not None and low == math.floor(low) and near:
-        del given["exclusiveMinimum"]
-        given["minimum"] = max(low + _NEXT, given.get("minimum", -math.inf))
-    near = not alone or (high is not None and high - 1 < bottom < high - _NEXT)
-    if high is not None and high == math.floor(high) and near:
-        del given["exclusiveMaximum"]
-        given["maximum"] = min(high - _NEXT, given.get("maximum", math.inf))
+        if given.get(keyword, 0) > most:
+            given[keyword] = most
 
 
 def _beyond(keyword: str, given: Mapping[str, Any], path: str) -> SchemaError:
-    reason = (
-        f'"{keyword}": {given[keyword]} is beyond 2**53, the limit of exact numbers'
-    )
-    return SchemaError(reason, pointer(path, keyword))
+    most = most_of(given.get("multipleOf"))
+    limit = "2**53" if most == SAFE_INTEGER else f"{most} beside that multipleOf"
+    reason = f'"{keyword}": {given[keyword]} is beyond {limit}, the limit of exact'
+    return SchemaError(f"{reason} numbers", pointer(path, keyword))
 
 
 def _check_range(given: Mapping[str, Any], path: str, *, whole: bool) -> None:
-    low, high = given.get("minimum", -math.inf), given.get("maximum", math.inf)
-    above, below = (
-        given.get("exclusiveMinimum", -math.inf),
-        given.get("exclusiveMaximum", math.inf),
-    )
-    empty = low > high or low >= below or above >= high or above >= below
+    empty = _is_empty(given)
     if whole and not empty:
+        low, high = given.get("minimum", -math.inf), given.get("maximum", math.inf)
+        above = given.get("exclusiveMinimum", -math.inf)
+        below = given.get("exclusiveMaximum", math.inf)
         first = max(_ceil(low), _floor(above) + 1)
         last = min(_floor(high), _ceil(below) - 1)
         empty = first > last
     if empty:
-        bounds = ", ".join(f'"{k}": {v}' for k, v in given.items() if k != "multipleOf")
-        raise SchemaError(f"no number is within {bounds}", path)
+        raise _empty(given, path)
+
+
+def _is_empty(given: Mapping[str, Any]) -> bool:
+    low, high = given.get("minimum", -math.inf), given.get("maximum", math.inf)
+    above = given.get("exclusiveMinimum", -math.inf)
+    below = given.get("exclusiveMaximum", math.inf)
+    return bool(low > high or low >= below or above >= high or above >= below)
+
+
+def _empty(given: Mapping[str, Any], path: str) -> SchemaError:
+    bounds = ", ".join(f'"{k}": {v}' for k, v in given.items() if k != "multipleOf")
+    return SchemaError(f"no number is within {bounds}", path)
 
 
 def _ceil(value: float) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 from kinetic.model.json_schema import blanks, keywords, kinds, values
 from kinetic.model.json_schema.combined import ANYWHERE, Patterns
 from kinetic.model.json_schema.errors import SchemaError, pointer
+from kinetic.model.json_schema.numbers import most_of
 from kinetic.model.json_schema.references import References, check_circles
 from kinetic.model.json_schema.unions import Unions
 from kinetic.model.json_schema.values import Literals, SchemaLimits
@@ -181,7 +182,7 @@ class Walk:
                 case _:
                     pass
         if _may_be(allowed, "integer", "number"):
-            out |= values.numbers(says, task.path, allowed, alone=task.alone)
+            self._numbers(task, says, out, allowed)
         if _may_be(allowed, "string"):
             kinds.string(
                 self, task, says, out, free="enum" not in says and "const" not in says
@@ -210,6 +211,22 @@ class Walk:
                 self.narrow(out, "type")
                 return (name,)
         return ()
+
+    def _numbers(
+        self,
+        task: Task,
+        says: Mapping[str, Any],
+        out: dict[str, Any],
+        allowed: tuple[str, ...],
+    ) -> None:
+        """Add bounds; an open end would let out whole parts of any length."""
+        bounds = values.numbers(says, task.path, allowed)
+        out |= bounds
+        most = most_of(bounds.get("multipleOf"))
+        for keyword, limit in (("minimum", -most), ("maximum", most)):
+            if bounds and keyword not in bounds:
+                out[keyword] = limit
+                self.narrow(out, keyword)
 
     def narrow(self, out: dict[str, Any], keyword: str) -> None:
         """Remember a keyword that the client did not write."""

@@ -121,8 +121,8 @@ _COMMON: tuple[Field, ...] = (
         range='"json" or a JSON schema',
         default="none",
         source=OLLAMA,
-        meaning="Holds the answer to JSON, or to JSON of that schema; reasoning before"
-        ' it stays free. "" is none.',
+        meaning="Holds the answer to a JSON object, or to JSON of that schema;"
+        ' reasoning before it stays free. "" is none.',
     ),
     Field(
         name="options",

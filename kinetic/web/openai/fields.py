@@ -85,9 +85,9 @@ SHAPE: tuple[Field, ...] = (
         range="an object with a type",
         default="none",
         source=OPENAI,
-        meaning='`{"type": "json_object"}` for any JSON, `{"type": "json_schema",'
-        ' "json_schema": {"schema": {…}}}` for JSON of that schema, `{"type": "text"}`'
-        " for none.",
+        meaning='`{"type": "json_object"}` for any JSON object,'
+        ' `{"type": "json_schema", "json_schema": {"schema": {…}}}` for JSON of that'
+        ' schema, `{"type": "text"}` for none.',
     ),
     Field(
         name="json_schema",

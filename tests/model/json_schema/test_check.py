@@ -169,7 +169,7 @@ def test_a_bound_that_is_out_is_out_beside_any_fraction(kind):
         ((99, 1001), (99, 100, 1001), (98, 1002, 9)),
         ((3, None), (3, 10, 2999), (2, -3)),
         ((None, -5), (-5, -60), (-4, 5)),
-        ((-(2**63), None), (-(2**53) + 1, 0, 2**60), ()),
+        ((-(2**63), None), (-(2**53) + 1, 0, 2**53 - 1), (2**60, -(2**60))),
     ],
 )
 def test_ranges_hold_to_the_last_number(bounds, inside, outside):
