@@ -167,6 +167,8 @@ class ConstraintSpec:
     """Think tags: one whole block of reasoning may come before the constrained part."""
     think_open: bool = False
     """The prompt ended inside a think block: free text up to its end comes first."""
+    strict: bool = False
+    """Refuse a schema that cannot be held wholly while decoding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kinetic.actors.exposition import KINETIC, LLAMA_SERVER, HistogramSpec, Spec
+from kinetic.model.json_schema import keywords
 from kinetic.web.fields import Field
 from kinetic.web.llama_server import fields as native, sampling as native_sampling
 from kinetic.web.llama_server.embedding import EMBEDDING
@@ -62,6 +63,24 @@ def refused_table(
     return "\n".join(rows) + "\n"
 
 
+def keyword_table() -> str:
+    """A table with a row for each keyword of JSON Schema."""
+    rows = ["| Keyword | While decoding | To know |", "|---|---|---|"]
+    for names, served in (
+        (keywords.HELD, "held"),
+        (keywords.JUDGED, "as far as can be, then judged"),
+        (keywords.REFUSED, "400"),
+    ):
+        plain = [name for name in names if name not in keywords.LIMITS]
+        rows.append(f"| {', '.join(f'`{name}`' for name in plain)} | {served} | |")
+        rows += [
+            f"| `{name}` | {served} | {_cell(keywords.LIMITS[name])} |"
+            for name in names
+            if name in keywords.LIMITS
+        ]
+    return "\n".join(rows) + "\n"
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
@@ -72,6 +91,7 @@ def tables() -> Mapping[str, str]:
         "limits": field_table(LIMITS),
         "sampling": field_table((*SAMPLING, *DRAWING)),
         "shape": field_table(SHAPE),
+        "keywords": keyword_table(),
         "delivery": field_table(DELIVERY),
         "chat": field_table(CHAT_ONLY),
         "completions": field_table(TEXT_ONLY),

@@ -16,7 +16,7 @@ from kinetic.actors.messages import (
     PromptScored,
 )
 from kinetic.actors.scoring import score, score_drawn
-from kinetic.types import Finish, Timings, TokenLogprob, Usage
+from kinetic.types import CallPiece, Finish, Timings, TokenLogprob, Usage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kinetic.actors.scoring import PromptScores
     from kinetic.errors import KineticError
     from kinetic.model.vocab import Vocab
-    from kinetic.types import OutputPiece
+    from kinetic.types import OutputPiece, ToolCall
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,6 +54,9 @@ class Answer:
     output: list[int] = field(default_factory=list)
     delivered: list[OutputPiece] = field(default_factory=list)
     """Kept for a receipt alone."""
+    written: list[bytes] = field(default_factory=list)
+    """Kept for a verdict alone, as the next."""
+    calls: list[ToolCall] = field(default_factory=list)
     last: SinkEvent | None = None
     """The end, told once the slot is idle."""
 
@@ -98,6 +101,8 @@ class Answer:
         vocab = self.vocab
         is_end = drawn.token in vocab.ends
         piece = b"" if is_end else vocab.piece(drawn.token, self.visible)
+        if self.begun.job.verdict is not None:
+            self.written.append(piece)
         out = self.text.feed(piece, self._entry(drawn, piece))
         self.has_new_line = self.has_new_line or b"\n" in piece
         finish = Finish(reason="eos") if is_end else self._limit()
@@ -142,12 +147,21 @@ class Answer:
         """End it as it is; the outcome."""
         self.last = Finished(
             index=self.begun.job.index,
+            warnings=self._warnings(finish),
             finish=finish,
             usage=self.usage(),
             timings=self.timings(),
             slot_id=self.begun.slot_id,
         )
         return finish.reason
+
+    def _warnings(self, finish: Finish) -> tuple[str, ...]:
+        """What a whole answer's schema has against it; one that was cut has none."""
+        verdict = self.begun.job.verdict
+        if verdict is None or finish.reason not in {"eos", "calls"}:
+            return ()
+        text = b"".join(self.written).decode("utf-8", "replace")
+        return verdict.warnings(text, self.calls)
 
     def fail(self, outcome: str, error: KineticError) -> str:
         """End it by an error; the outcome."""
@@ -178,6 +192,9 @@ class Answer:
         )
         if job.receipt is not None:
             self.delivered += delta.pieces
+        if job.verdict is not None:
+            calls = [p.call for p in delta.pieces if isinstance(p, CallPiece)]
+            self.calls += calls
         self.put(delta)
 
     def tell_progress(self) -> None:

@@ -24,11 +24,12 @@ from kinetic.model.json_schema import numbers
 from kinetic.model.json_schema.check import CheckedSchema, check_schema
 from kinetic.model.json_schema.embedded import checked_lark
 from kinetic.model.json_schema.errors import SchemaError
+from kinetic.model.json_schema.judge import Judge
 from kinetic.model.json_schema.numbers import MAX_DEPTH
 from kinetic.model.json_schema.values import SchemaLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     import numpy as np
     import numpy.typing as npt
@@ -75,6 +76,7 @@ class Constraint:
         tokens: guidance.Tokens,
         ends: frozenset[int],
         make: Callable[[], guidance.Walker],
+        judges: Mapping[str, Judge],
     ) -> None:
         self.key = key
         """Hash of everything that decides which answers are allowed."""
@@ -82,6 +84,9 @@ class Constraint:
         self.ends = ends
         self.make = make
         """Compiles once more: a matcher that shares nothing. May take a second."""
+        self.judges = judges
+        """By the request's field: schemas that this does not wholly hold an answer to,
+        for when it is whole."""
         self._lock = threading.Lock()
         self._shared = make()
         self._spent_s = 0.0
@@ -208,6 +213,14 @@ class _Source:
     """A second one, which the answer is held to as well."""
     schemas: tuple[tuple[str, CheckedSchema], ...] = ()
 
+    def judges(self) -> dict[str, Judge]:
+        """Those that judge a whole answer, by their fields."""
+        return {
+            name: Judge(checked.judged, guidance.text_matches)
+            for name, checked in self.schemas
+            if checked.judged is not None
+        }
+
 
 @dataclass(slots=True)
 class _Cache:
@@ -261,7 +274,9 @@ class ConstraintCompiler:
 
         Raises RequestError naming the field, and what of it cannot be done.
         """
-        key = _key(spec.kind, spec.source, spec.prefix_think, spec.think_open)
+        key = _key(
+            spec.kind, spec.source, spec.prefix_think, spec.think_open, spec.strict
+        )
         return self._cached(key, spec.param, partial(self._source, spec))
 
     def compile_lark(
@@ -270,6 +285,7 @@ class ConstraintCompiler:
         *,
         param: str,
         fields: Mapping[str, str] | None = None,
+        strict: Collection[str] = (),
     ) -> Constraint:
         """Compile a grammar of our own making, with clients' schemas in `%json`.
 
@@ -281,6 +297,7 @@ class ConstraintCompiler:
             param: The request's field, for errors.
             fields: For errors about a schema: the field that it came from, by the name
                 of the rule which it stands in.
+            strict: Rules whose schemas must be held wholly while decoding.
 
         Raises RequestError naming the field, and what of it cannot be done.
         """
@@ -288,11 +305,15 @@ class ConstraintCompiler:
         def make() -> _Source:
             limits = self._limits.schema
             checked = checked_lark(
-                text, param=param, fields=fields or {}, limits=limits
+                text,
+                param=param,
+                fields=fields or {},
+                limits=limits,
+                strict=strict,
             )
             return _Source(checked.text, checked.bounds, checked.schemas)
 
-        return self._cached(_key("lark", text), param, make)
+        return self._cached(_key("lark", text, sorted(strict)), param, make)
 
     def _cached(self, key: str, param: str, make: Callable[[], _Source]) -> Constraint:
         found = self._cache.get(key)
@@ -308,7 +329,9 @@ class ConstraintCompiler:
             raise RequestError(f"{param}: {error}", param=param) from error
         make_native = partial(self._native, source.lark, source.bounds)
         try:
-            made = Constraint(key, self._tokens(), self._vocab.ends, make_native)
+            made = Constraint(
+                key, self._tokens(), self._vocab.ends, make_native, source.judges()
+            )
         except guidance.GrammarRefusedError as error:
             where, path, reason = self._blamed(source, param, str(error))
             raise RequestError(f"{where}: {reason}{path}", param=where) from error
@@ -347,7 +370,9 @@ class ConstraintCompiler:
         match spec.kind:
             case "json_object" | "json_schema":
                 text = JSON_OBJECT if spec.kind == "json_object" else spec.source
-                checked = check_schema(text, limits=self._limits.schema)
+                checked = check_schema(
+                    text, limits=self._limits.schema, strict=spec.strict
+                )
                 schemas = ((spec.param, checked),)
                 answer = _json(f"%json {json.dumps(checked.schema)}\n")
                 if rules := numbers.beside([checked.schema]):

@@ -10,6 +10,8 @@ Source: llguidance 1.9.1, docs/syntax.md, docs/json_schema.md and python/llguida
 
 from __future__ import annotations
 
+import functools
+import json
 import logging
 import re
 from dataclasses import dataclass
@@ -224,7 +226,7 @@ def compiled(tokens: Tokens, larks: Sequence[str], limits: NativeLimits) -> Walk
 
     Raises GrammarRefusedError with llguidance's reason.
     """
-    made = Walker([_compiled(tokens, lark, limits) for lark in larks])
+    made = Walker([_compiled(tokens.native, lark, limits) for lark in larks])
     first = made.copy()
     Masker(tokens.n_vocab).fill(first)
     if first.error is not None:
@@ -232,7 +234,9 @@ def compiled(tokens: Tokens, larks: Sequence[str], limits: NativeLimits) -> Walk
     return made
 
 
-def _compiled(tokens: Tokens, lark: str, limits: NativeLimits) -> llguidance.LLMatcher:
+def _compiled(
+    tokenizer: llguidance.LLTokenizer, lark: str, limits: NativeLimits
+) -> llguidance.LLMatcher:
     native_limits = llguidance.LLParserLimits(
         max_items_in_row=limits.max_items_in_row,
         initial_lexer_fuel=limits.initial_lexer_fuel,
@@ -245,7 +249,7 @@ def _compiled(tokens: Tokens, lark: str, limits: NativeLimits) -> llguidance.LLM
 
     def work() -> llguidance.LLMatcher:
         return llguidance.LLMatcher(
-            tokens.native, HEADER + lark, log_level=0, limits=native_limits
+            tokenizer, HEADER + lark, log_level=0, limits=native_limits
         )
 
     try:
@@ -258,6 +262,42 @@ def _compiled(tokens: Tokens, lark: str, limits: NativeLimits) -> llguidance.LLM
     if matcher.is_error():
         raise GrammarRefusedError(_reason(matcher.get_error()))
     return matcher
+
+
+def text_matches(pattern: str, text: str) -> bool:
+    """Whether a pattern is found in a text, in time that grows with its length alone.
+
+    Raises GrammarRefusedError where the pattern is too complex. Thread: any.
+    """
+    matcher = _text_matcher(pattern).deep_copy()
+    raw = json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")
+    n_read = matcher.try_consume_tokens(list(raw))
+    if matcher.is_error():
+        raise GrammarRefusedError(_reason(matcher.get_error()))
+    return n_read == len(raw) and matcher.is_accepting()
+
+
+@functools.lru_cache(maxsize=64)
+def _text_matcher(pattern: str) -> llguidance.LLMatcher:
+    schema = json.dumps({"type": "string", "pattern": pattern})
+    return _compiled(_bytes(), f"start: %json {schema}\n", NativeLimits())
+
+
+@functools.cache
+def _bytes() -> llguidance.LLTokenizer:
+    return llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Bytes()))
+
+
+class _Bytes:
+    """A vocabulary of the 256 bytes, and an end."""
+
+    tokens = (*(bytes([byte]) for byte in range(256)), b"<end>")
+    special_token_ids = (256,)
+    bos_token_id = None
+    eos_token_id = 256
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        return list(text.encode() if isinstance(text, str) else text)
 
 
 def is_panic(error: BaseException) -> bool:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kinetic.model.chat.calls import OutputFormat
     from kinetic.model.constraint import Constraint
     from kinetic.model.layout import Tile
+    from kinetic.model.verdict import Verdict
     from kinetic.types import RequestAsRead, SamplingParams
 
 
@@ -97,6 +98,8 @@ class Job:
     """Control tokens that the reader of the text needs to see."""
     constraint: Constraint | None = None
     """What the answer is held to; each generation makes its own matcher."""
+    verdict: Verdict | None = None
+    """What the whole answer is judged by; None: nothing."""
     n_logprobs: int | None = None
     """Alternatives to report per token; None reports nothing."""
     post_sampling_probs: bool = False

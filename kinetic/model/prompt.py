@@ -16,6 +16,7 @@ from kinetic.model.chat.template import TemplateError
 from kinetic.model.chat.thinking import tags_in
 from kinetic.model.job import Job
 from kinetic.model.tokenizing import MOST_UNBROKEN
+from kinetic.model.verdict import Verdict
 from kinetic.model.vision import Source, refuse, with_markers
 from kinetic.types import ChatInput, RequestAsRead, TextInput
 
@@ -47,6 +48,8 @@ class Prompt:
     images: tuple[ImageSpan, ...] = ()
     output: OutputFormat | None = None
     constraint: Constraint | None = None
+    verdict: Verdict | None = None
+    """What the whole answer is judged by."""
     rendered_at: datetime | None = None
     """What the template took for the present; None where there was no template."""
 
@@ -109,6 +112,7 @@ class PromptBuilder:
                     output=prompt.output,
                     visible_markers=self._markers(prompt.output),
                     constraint=prompt.constraint,
+                    verdict=prompt.verdict,
                     n_logprobs=request.n_logprobs,
                     post_sampling_probs=request.post_sampling_probs,
                     prompt_logprobs=scores,
@@ -254,7 +258,12 @@ class PromptBuilder:
         if request.constraint is not None:
             constraint = self._compiler.compile(request.constraint)
         text = inputs.prompt if isinstance(inputs.prompt, str) else ""
-        return Prompt(tokens=tuple(tokens), text=text, constraint=constraint)
+        return Prompt(
+            tokens=tuple(tokens),
+            text=text,
+            constraint=constraint,
+            verdict=_verdict(constraint, None),
+        )
 
     def _chat(self, inputs: ChatInput, request: GenerationRequest) -> Prompt:
         tools = _offered(inputs)
@@ -273,16 +282,21 @@ class PromptBuilder:
                 tokens = self._vocab.tokenize_guarded(rendered.text, rendered.guard)
         think_open = rendered.think_open
         constraint = None
+        verdict = None
         may_be_called = _callable(inputs, tools)
         if forced:
             constraint, think_open = self._forced(inputs, may_be_called, rendered)
+            verdict = _verdict_of_calls(constraint, inputs)
         elif request.constraint is not None:
             constraint = self._constraint(inputs, request, rendered)
+            tags = self._template.think_tags or tags_in(think_open or "")
+            verdict = _verdict(constraint, tags)
         elif len(may_be_called) < len(tools):
             with contextlib.suppress(RequestError):
                 constraint, _ = self._forced(
                     inputs, may_be_called, rendered, may_answer=True
                 )
+                verdict = _verdict_of_calls(constraint, inputs)
         holds = request.constraint is not None
         output = OutputFormat(
             # Without tools no calls are read, but a family's channels still are.
@@ -303,6 +317,7 @@ class PromptBuilder:
             images=images,
             output=output,
             constraint=constraint,
+            verdict=verdict,
             rendered_at=now,
         )
 
@@ -369,10 +384,16 @@ class PromptBuilder:
         except ValueError as error:
             raise RequestError(str(error), param="tools") from error
         fields = {
-            f"args_{i}": f"tools[{inputs.tools.index(tool)}].function.parameters"
-            for i, tool in enumerate(tools)
+            f"args_{i}": _parameters_field(inputs, tool) for i, tool in enumerate(tools)
         }
-        constraint = self._compiler.compile_lark(grammar, param="tools", fields=fields)
+        strict = [
+            f"args_{i}"
+            for i, tool in enumerate(tools)
+            if tool["function"].get("strict") is True
+        ]
+        constraint = self._compiler.compile_lark(
+            grammar, param="tools", fields=fields, strict=strict
+        )
         return constraint, rendered.think_open
 
     def _markers(self, output: OutputFormat | None) -> tuple[str, ...]:
@@ -417,6 +438,32 @@ def _callable(
     if inputs.allowed_tools is None:
         return tuple(offered)
     return tuple(t for t in offered if tool_name(t) in inputs.allowed_tools)
+
+
+def _parameters_field(inputs: ChatInput, tool: Mapping[str, Any]) -> str:
+    return f"tools[{inputs.tools.index(tool)}].function.parameters"
+
+
+def _verdict(
+    constraint: Constraint | None, tags: tuple[str, str] | None
+) -> Verdict | None:
+    """What judges an answer that has to match one schema."""
+    judges = () if constraint is None else constraint.judges.values()
+    judge = next(iter(judges), None)
+    if judge is None:
+        return None
+    return Verdict(answer=judge, think_end=None if tags is None else tags[1].strip())
+
+
+def _verdict_of_calls(constraint: Constraint, inputs: ChatInput) -> Verdict | None:
+    """What judges calls' arguments."""
+    judges = constraint.judges
+    calls = {
+        tool_name(tool): judges[name]
+        for tool in inputs.tools
+        if (name := _parameters_field(inputs, tool)) in judges
+    }
+    return Verdict(calls=calls) if calls else None
 
 
 def _text_of(rendered: Rendered) -> str:

@@ -23,14 +23,17 @@ def any_json(*, param: str) -> ConstraintSpec:
     return ConstraintSpec(kind="json_object", param=param)
 
 
-def json_of(schema: object, *, param: str) -> ConstraintSpec:
-    """JSON that matches a schema; raises RequestError for what is no schema."""
+def json_of(schema: object, *, param: str, strict: bool = False) -> ConstraintSpec:
+    """JSON that matches a schema; raises RequestError for what is no schema.
+
+    A `strict` one is refused where decoding alone cannot hold an answer to it.
+    """
     if not isinstance(schema, Mapping):
         message = f"{param} must be an object, a JSON Schema, not {shown(schema)}"
         raise RequestError(message, param=param)
     # Keys keep their order: it is the order in which properties are generated.
     source = json.dumps(schema, ensure_ascii=False)
-    return ConstraintSpec(kind="json_schema", source=source, param=param)
+    return ConstraintSpec(kind="json_schema", source=source, param=param, strict=strict)
 
 
 def response_format(value: Mapping[str, Any]) -> ConstraintSpec | None:
@@ -63,7 +66,8 @@ def response_format(value: Mapping[str, Any]) -> ConstraintSpec | None:
     _check_wrapper(wrapper, where)
     if wrapper.get("schema") is None:
         raise RequestError(f"{where}.schema is missing", param=f"{where}.schema")
-    return json_of(wrapper["schema"], param=f"{where}.schema")
+    strict = wrapper.get("strict") is True
+    return json_of(wrapper["schema"], param=f"{where}.schema", strict=strict)
 
 
 def _check_wrapper(wrapper: Mapping[str, Any], where: str) -> None:

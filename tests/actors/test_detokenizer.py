@@ -30,6 +30,10 @@ from kinetic.actors.messages import (
     TextEnded,
 )
 from kinetic.errors import InternalError
+from kinetic.model import guidance
+from kinetic.model.chat.calls import OutputFormat
+from kinetic.model.json_schema.judge import Judge
+from kinetic.model.verdict import Verdict
 from kinetic.types import Finish, SamplingParams
 from tests.support.refs import Ref
 
@@ -261,3 +265,42 @@ def test_a_receipt_tells_the_end_in_place_of_the_detokenizer(world):
     assert record.job is job
     assert record.tokens == (ord("h"), ord("i"), END)
     assert "".join(piece.text for piece in record.pieces) == "hi"
+
+
+# --- Verdicts -----------------------------------------------------------------------
+
+VERDICT = Verdict(answer=Judge('{"not": {"const": [3]}}', guidance.text_matches))
+
+
+@pytest.mark.parametrize(
+    ("text", "warnings"),
+    [
+        ("[3]$", ('the answer: it breaks "not" of the schema, at /',)),
+        ("[4]$", ()),
+    ],
+)
+def test_a_whole_answer_is_judged(world, text, warnings):
+    begin(world, verdict=VERDICT)
+    drew(world, text[:2])
+    drew(world, text[2:])
+    free(world)
+    assert world.sink.events[-1].warnings == warnings
+
+
+def test_an_answer_that_was_cut_is_not_judged(world):
+    begin(world, verdict=VERDICT, max_tokens=3)
+    drew(world, "[3]")
+    free(world)
+    assert world.sink.events[-1].finish.reason == "limit"
+    assert world.sink.events[-1].warnings == ()
+
+
+def test_the_calls_of_an_answer_are_judged(world):
+    tools = ({"type": "function", "function": {"name": "add", "parameters": {}}},)
+    output = OutputFormat(family="generic", tools=tools, forced=True)
+    judge = Judge('{"properties": {"a": false}}', guidance.text_matches)
+    begin(world, verdict=Verdict(calls={"add": judge}), output=output)
+    drew(world, '{"name": "add", "arguments": {"a": 1}}$')
+    free(world)
+    said = 'call 0, add: it breaks "properties" of the schema, at /'
+    assert world.sink.events[-1].warnings == (said,)

@@ -369,6 +369,20 @@ def test_grammars_of_our_own_hold_clients_schemas(tried: Tried):
     assert caught.value.param == "tools[0].function.parameters"
 
 
+def test_a_strict_functions_schema_is_held_wholly_or_refused(tried: Tried):
+    text = 'start: args_0 | args_1\nargs_0: %json {"type": "object"}\n'
+    text += 'args_1: %json {"type": "object", "not": {"required": ["a"]}}\n'
+    fields = {"args_1": "tools[1].function.parameters"}
+    loose = tried.compiler.compile_lark(text, param="tools", fields=fields)
+    assert list(loose.judges) == ["tools[1].function.parameters"]
+    with pytest.raises(RequestError, match=r"\"not\" cannot be held") as caught:
+        tried.compiler.compile_lark(
+            text, param="tools", fields=fields, strict=["args_1"]
+        )
+    assert caught.value.param == "tools[1].function.parameters"
+    tried.compiler.compile_lark(text, param="tools", fields=fields, strict=["args_0"])
+
+
 def test_what_only_the_library_refuses_is_told_with_its_place(tried: Tried):
     contradiction = {"allOf": [{"type": "null"}, {"type": "string"}]}
     properties = {"ok": {}, "a": contradiction}

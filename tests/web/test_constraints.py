@@ -112,3 +112,13 @@ def test_two_constraints_are_refused_and_both_named():
 def test_json_mode_without_a_schema_is_an_object(schema):
     found = constraints.response_format({"type": "json_object", "schema": schema})
     assert found == constraints.any_json(param="response_format")
+
+
+@pytest.mark.parametrize(
+    ("strict", "expected"), [(True, True), (False, False), (None, False)]
+)
+def test_strict_goes_with_its_schema(strict, expected):
+    wrapper = {"schema": SCHEMA, "strict": strict}
+    found = constraints.response_format({"type": "json_schema", "json_schema": wrapper})
+    assert found is not None
+    assert found.strict is expected

@@ -89,6 +89,8 @@ class Finished:
     usage: Usage
     timings: Timings
     slot_id: int
+    warnings: tuple[str, ...] = ()
+    """What of its schema a whole answer breaks, where decoding could not hold it."""
     receipt: Mapping[str, Any] | None = None
     """The answer's receipt as JSON, where one was asked for."""
 

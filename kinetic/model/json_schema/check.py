@@ -1,9 +1,10 @@
 """Checks a client's JSON Schema, and rewrites it into what llguidance takes safely.
 
-The result allows only answers that the schema allows. It holds the keywords that are
-enforced and nothing else: no notes, no `$id`, no `x-guidance` of the client's. Every
-`$ref` leads to `#/$defs/<n>`; nothing is ever fetched. The walk keeps a stack of its
-own, so that no schema exhausts Python's or the C stack.
+The result allows only answers that the schema allows, but for keywords that are left to
+a judge. It holds the keywords that are enforced and nothing else: no notes, no `$id`,
+no `x-guidance` of the client's. Every `$ref` leads to `#/$defs/<n>`; nothing is ever
+fetched. The walk keeps a stack of its own, so that no schema exhausts Python's or the C
+stack.
 
 Some answers that a schema allows are left out, since nobody asks for them and models
 go on making them up: properties that an object with `properties` does not name, values
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kinetic.model.json_schema import blanks, values
+from kinetic.model.json_schema.errors import SchemaError
 from kinetic.model.json_schema.values import SchemaLimits
 from kinetic.model.json_schema.walk import Walk
 
@@ -38,6 +40,8 @@ class CheckedSchema:
     places: tuple[tuple[str, Any, Any], ...]
     """All schemas in it, outer ones first: the path in the client's, and a container
     with the key that it stands at there."""
+    judged: str | None = None
+    """The client's as JSON text, if this lets out answers that break it."""
 
     def parts(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Schemas in it by the client's paths, inner ones first, each whole."""
@@ -56,6 +60,7 @@ def check_schema(
     limits: SchemaLimits,
     bound_blanks: bool = True,
     spacing: Mapping[str, Any] = SPACING,
+    strict: bool = False,
 ) -> CheckedSchema:
     """Check and rewrite a client's schema.
 
@@ -65,9 +70,10 @@ def check_schema(
         limits: How large it may be.
         bound_blanks: Bound white space inside strings that the schema leaves free.
         spacing: llguidance's options for white space between JSON's tokens.
+        strict: Refuse keywords that could only be judged.
 
     Raises SchemaError, naming the keyword and its place, for what is no schema, what
-    cannot be enforced, and what no value can satisfy.
+    is not served, and what no value can satisfy.
     """
     raw = values.parsed(source, limits)
     walk = Walk(raw, limits, bound_blanks=bound_blanks)
@@ -76,4 +82,11 @@ def check_schema(
         checked if isinstance(checked, dict) else {"allOf": [checked]}
     )
     whole[GUIDANCE] = {**spacing, "json_allowed_escapes": ESCAPES}
-    return CheckedSchema(whole, tuple(walk.places))
+    if strict:
+        for path, keyword in sorted(walk.loose.items()):
+            reason = (
+                f'"{keyword}" cannot be held while decoding, and strict asks for it'
+            )
+            raise SchemaError(reason, path)
+    is_judged = bool(walk.loose) or walk.has_far_bounds
+    return CheckedSchema(whole, tuple(walk.places), source if is_judged else None)

@@ -1,8 +1,9 @@
-"""JSON Schema's keywords: what is enforced, what says nothing, what is refused.
+"""JSON Schema's keywords: what is held, what is judged, what is refused.
 
 llguidance refuses most of what it does not know, but only by the schema's own draft: a
 keyword that came with a later draft than `$schema` names is passed over, and so are
-draft 3's. Here a keyword of any draft that can forbid an answer is enforced or refused.
+draft 3's. Here a keyword of any draft that can forbid an answer is held while decoding,
+or the whole answer is judged by it, or it is refused.
 What no draft knows, such as `x-order`, is a note of the client's.
 
 Source: json-schema.org, drafts 3 to 2020-12.
@@ -36,65 +37,66 @@ OBJECT: Final = (
     "minProperties",
     "maxProperties",
 )
-ENFORCED: Final = frozenset(
-    ["type", "enum", "const", *COMBINING, *NUMBER, *STRING, *ARRAY, *OBJECT]
+HELD: Final = ("type", "enum", "const", *COMBINING, *NUMBER, *STRING, *ARRAY, *OBJECT)
+ENFORCED: Final = frozenset(HELD)
+
+JUDGED: Final = (
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "minContains",
+    "maxContains",
+    "uniqueItems",
+    "propertyNames",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "unevaluatedItems",
+    "unevaluatedProperties",
 )
+"""Held as far as `rewrites` can say them in others, and judged at the end."""
 
-_REFUSED: Final = frozenset(
-    [
-        "not",
-        "if",
-        "contains",
-        "uniqueItems",
-        "propertyNames",
-        "dependencies",
-        "dependentRequired",
-        "dependentSchemas",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-        "$dynamicRef",
-        "$recursiveRef",
-        # Draft 3.
-        "extends",
-        "disallow",
-        "divisibleBy",
-        # Ajv's, widely used.
-        "formatMinimum",
-        "formatMaximum",
-        "formatExclusiveMinimum",
-        "formatExclusiveMaximum",
-    ]
+LIMITS: Final[Mapping[str, str]] = {
+    "oneOf": "where an answer might match two of its schemas, held as `anyOf`, judged",
+    "pattern": "no look-around, back-references or word boundaries: those are a 400",
+    "format": "date, time, date-time, duration, email, hostname, ipv4, ipv6, uri, uuid;"
+    " any other is a note",
+    "minLength": "at most 10000",
+    "maxLength": "from 1000001 on as none",
+    "minItems": "at most 2000",
+    "maxItems": "from 1000001 on as none",
+    "minProperties": "at most 1000; judged from two more than `required` has on",
+    "maxProperties": "judged where some named ones are not required, and above 1000",
+    "multipleOf": "beside one with a fraction, numbers have at most 15 digits",
+    "$ref": "inside the schema",
+    "not": "types are held",
+    "contains": "`minContains` is held as `minItems`",
+    "uniqueItems": "an `enum` of items bounds their number",
+    "propertyNames": "`pattern`, `enum` and `const` are held for maps",
+    "dependentRequired": "four are held",
+    "dependentSchemas": "four are held",
+    "dependencies": "as the two above",
+    "unevaluatedProperties": "held where no keyword combines schemas; not beside"
+    " `patternProperties` elsewhere",
+    "unevaluatedItems": "held where no keyword combines schemas",
+}
+"""What is to be known of single keywords, for people."""
+
+REFUSED: Final = (
+    "$dynamicRef",
+    "$recursiveRef",
+    # Draft 3.
+    "extends",
+    "disallow",
+    "divisibleBy",
+    # Ajv's, widely used.
+    "formatMinimum",
+    "formatMaximum",
+    "formatExclusiveMinimum",
+    "formatExclusiveMaximum",
 )
-
-
-def refused(schema: Mapping[str, Any]) -> str | None:
-    """A keyword that could forbid an answer and cannot be enforced, if there is one."""
-    for keyword in schema:
-        if keyword in _REFUSED and not _forbids_nothing(keyword, schema):
-            return keyword
-    return None
-
-
-def _forbids_nothing(keyword: str, schema: Mapping[str, Any]) -> bool:
-    value = schema[keyword]
-    match keyword:
-        case "not":
-            return value is False
-        case "if":
-            return "then" not in schema and "else" not in schema
-        case "contains":
-            return schema.get("minContains", 1) == 0 and "maxContains" not in schema
-        case "uniqueItems":
-            most = schema.get("maxItems")
-            return value is False or (is_count(most) and most in {0, 1})
-        case "propertyNames":
-            return value is True or value in ({}, {"type": "string"})
-        case "dependencies" | "dependentRequired" | "dependentSchemas":
-            return bool(value == {})
-        case "unevaluatedItems" | "unevaluatedProperties":
-            return value is True or value == {}
-        case _:
-            return False
 
 
 def is_number(value: Any) -> bool:

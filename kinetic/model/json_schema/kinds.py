@@ -69,11 +69,7 @@ def object_(
     is_open = "additionalProperties" in says or bool(by_pattern)
     closed = task.alone and not is_open and "properties" in says
     closed = closed and n_least <= len({*named, *required})
-    if n_least > len(required) + 1 and not closed:
-        # Keys that no keyword names may come twice, which counts as one.
-        reason = f'"minProperties": {n_least} is only supported up to one more than'
-        path = pointer(task.path, "minProperties")
-        raise SchemaError(f'{reason} "required" names', path)
+    _counts(walk, task, says, counts, n_named=len({*named, *required}), closed=closed)
     out |= counts
     if "properties" in says or (closed and required):
         missing = dict.fromkeys(key for key in required if key not in named)
@@ -102,6 +98,36 @@ def object_(
         walk.narrow(out, "additionalProperties")
     elif task.alone and walk.bound_blanks and not by_pattern and "type" in out:
         _rest(walk, task, True, out, is_map=not (named or required))
+
+
+def _counts(
+    walk: Walk,
+    task: Task,
+    says: Mapping[str, Any],
+    counts: dict[str, int],
+    *,
+    n_named: int,
+    closed: bool,
+) -> None:
+    """Leave counts of properties out where they say nothing, or cannot be held.
+
+    llguidance counts properties only where all that are named are required, and takes
+    a key that no keyword names for a second one where it comes twice.
+    """
+    n_required = len(set(says.get("required", [])))
+    least, most = counts.get("minProperties", 0), counts.get("maxProperties")
+    is_closed = closed or says.get("additionalProperties") is False
+    if least <= n_required:
+        counts.pop("minProperties", None)
+    elif least > n_required + 1 or (n_named > n_required and least > 1):
+        del counts["minProperties"]
+        walk.leave(task, "minProperties", says)
+    if "maxProperties" in says and most is None:
+        walk.has_far_bounds = True
+    elif most is not None and n_named > n_required:
+        del counts["maxProperties"]
+        if not (is_closed and n_named <= most and "patternProperties" not in says):
+            walk.leave(task, "maxProperties", says)
 
 
 def _rest(

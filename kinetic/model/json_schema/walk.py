@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kinetic.model.json_schema import blanks, keywords, kinds, values
+from kinetic.model.json_schema import blanks, keywords, kinds, rewrites, values
 from kinetic.model.json_schema.combined import ANYWHERE, Patterns
 from kinetic.model.json_schema.errors import SchemaError, pointer
 from kinetic.model.json_schema.numbers import most_of
@@ -31,6 +31,8 @@ class Task:
     at: Any
     in_resource: bool = False
     """Below a nested `$id`, where `#` means something else."""
+    is_aside: bool = False
+    """Only read, for its faults: what it asks for is judged at the end."""
     number: int = field(default=0)
 
 
@@ -47,6 +49,13 @@ class Walk:
         self._names: dict[tuple[str, bool], str] = {}
         self._todo: list[Task] = []
         self.places: list[tuple[str, Any, Any]] = []
+        self._n_schemas = 0
+        self.loose: dict[str, str] = {}
+        """Keywords that are not held, or not wholly, by their paths."""
+        self._has_patterns = False
+        """Some object's properties are told by patterns."""
+        self.has_far_bounds = False
+        """A bound was dropped that hardly any answer reaches."""
         self._same_value: dict[int, list[tuple[int | str, str]]] = {}
         """By task: tasks and definitions that bear on the same value, with paths."""
         self._def_tasks: dict[str, int] = {}
@@ -63,9 +72,10 @@ class Walk:
             task = self._todo.pop()
             checked = self._checked(task)
             task.into[task.at] = checked
-            if isinstance(checked, dict) and not checked.keys().isdisjoint(
-                keywords.COMBINING
-            ):
+            is_combined = isinstance(checked, dict) and not (
+                checked.keys().isdisjoint(keywords.COMBINING)
+            )
+            if is_combined and not task.is_aside:
                 own_name = f"\0{task.number}"
                 self._shared.append((own_name, task.into, task.at, task.path))
         check_circles(self._same_value, self._def_tasks)
@@ -74,21 +84,29 @@ class Walk:
         )
         unions = Unions(self._defs, self._narrowed)
         for schema, path in self._one_ofs:
-            _decide(schema, path, unions)
+            if not _decide(schema, unions):
+                self.loose[path] = "oneOf"
+        for path, keyword in self.loose.items():
+            if keyword == "unevaluatedProperties" and self._has_patterns:
+                # Its judge would run the patterns in Python's engine.
+                reason = f'"{keyword}" is not supported beside "patternProperties"'
+                raise SchemaError(reason, path)
         root: Schema = box["root"]
         if self._defs:
             root = {**root, "$defs": self._defs} if isinstance(root, dict) else root
         return root
 
     def _add(self, task: Task) -> int:
-        self.places.append((task.path, task.into, task.at))
-        if len(self.places) > self.limits.max_schemas:
+        if not task.is_aside:
+            self.places.append((task.path, task.into, task.at))
+        self._n_schemas += 1
+        if self._n_schemas > self.limits.max_schemas:
             reason = f"there are more than {self.limits.max_schemas} schemas in it"
             raise SchemaError(reason, task.path)
         if task.depth > self.limits.max_depth:
             reason = f"schemas nest deeper than {self.limits.max_depth}"
             raise SchemaError(reason, task.path)
-        task.number = len(self.places)
+        task.number = self._n_schemas
         self._todo.append(task)
         return task.number
 
@@ -97,7 +115,7 @@ class Walk:
     ) -> None:
         """Add a schema for a part of the value."""
         path = pointer(task.path, *steps)
-        if not task.alone:
+        if not task.alone and not task.is_aside:
             name = str(at) if steps[0] == "properties" else ANYWHERE
             self._shared.append((name, into, at, path))
         self._add(
@@ -109,8 +127,23 @@ class Walk:
                 into=into,
                 at=at,
                 in_resource=task.in_resource,
+                is_aside=task.is_aside,
             )
         )
+
+    def leave(self, task: Task, keyword: str, given: Mapping[str, Any]) -> None:
+        """Leave a keyword to the judge; what it says is read for its faults alone."""
+        path = pointer(task.path, keyword)
+        if rewrites.is_strange(keyword, given[keyword]):
+            shown = json.dumps(given[keyword])[:60]
+            raise SchemaError(f'"{keyword}" cannot be {shown}', path)
+        self.loose[path] = keyword
+        for steps, raw in rewrites.inner(keyword, given):
+            into: dict[str, Any] = {}
+            where = pointer(task.path, *steps)
+            aside = Task(raw, where, task.depth + 1, alone=False, into=into, at="aside")
+            aside.in_resource, aside.is_aside = task.in_resource, True
+            self._add(aside)
 
     def _beside(
         self, task: Task, raw: Any, into: Any, at: Any, alone: bool, *steps: str | int
@@ -125,6 +158,7 @@ class Walk:
             into=into,
             at=at,
             in_resource=task.in_resource,
+            is_aside=task.is_aside,
         )
         number = self._add(inner)
         self._same_value.setdefault(task.number, []).append((number, path))
@@ -142,11 +176,17 @@ class Walk:
             task.in_resource = True
         # Generators of tool definitions write null for what they leave out.
         given = {k: v for k, v in raw.items() if v is not None or k == "const"}
-        keyword = keywords.refused(given)
-        if keyword is not None:
-            reason = f'the keyword "{keyword}" is not supported'
-            raise SchemaError(reason, pointer(task.path, keyword))
-        says = {k: v for k, v in given.items() if k in keywords.ENFORCED}
+        for keyword in keywords.REFUSED:
+            if keyword in given:
+                reason = f'the keyword "{keyword}" is not supported'
+                raise SchemaError(reason, pointer(task.path, keyword))
+        self._has_patterns |= "patternProperties" in given
+        held = rewrites.rewritten(given, alone=task.alone)
+        if held.is_never:
+            return False
+        for keyword in held.loose:
+            self.leave(task, keyword, given)
+        says = {k: v for k, v in held.says.items() if k in keywords.ENFORCED}
         if not says:
             return self._any(task)
         return self._object_schema(task, says)
@@ -295,18 +335,12 @@ def _may_be(allowed: tuple[str, ...], *names: str) -> bool:
     return not allowed or any(name in allowed for name in names)
 
 
-def _decide(schema: dict[str, Any], path: str, unions: Unions) -> None:
-    """Take oneOf for anyOf where no answer can match two of its schemas."""
-    options = schema["oneOf"]
-    pair = unions.first_pair(options)
-    if pair is not None:
-        reason = (
-            f'"oneOf" is not supported here: schemas {pair[0]} and {pair[1]} are not'
-            ' plainly exclusive (use "anyOf", or a "const" that differs)'
-        )
-        raise SchemaError(reason, path)
+def _decide(schema: dict[str, Any], unions: Unions) -> bool:
+    """Take oneOf for anyOf; whether plainly no answer matches two of its schemas."""
+    is_exclusive = unions.first_pair(schema["oneOf"]) is None
     if "anyOf" in schema:
         schema.setdefault("allOf", []).append({"anyOf": schema.pop("oneOf")})
     for keyword in list(schema):
         name = "anyOf" if keyword == "oneOf" else keyword
         schema[name] = schema.pop(keyword)
+    return is_exclusive

@@ -206,6 +206,9 @@ class CompletionWriter:
             found["completion_probabilities"] = told
         if style.response_fields:
             found = picked(found, style.response_fields)
+        if event.warnings:
+            # Not to be missed, whatever is picked.
+            found["warnings"] = list(event.warnings)
         if event.receipt is not None:
             # Asked for by a field of its own.
             found["receipt"] = event.receipt

@@ -185,9 +185,13 @@ def _end(finished: Finished) -> JsonObject:
         _ns(timings.prompt_s),
         _ns(timings.predicted_s),
     )
-    receipt = {} if finished.receipt is None else {"receipt": finished.receipt}
+    more: JsonObject = {}
+    if finished.warnings:
+        more["warnings"] = list(finished.warnings)
+    if finished.receipt is not None:
+        more["receipt"] = finished.receipt
     return {
-        **receipt,
+        **more,
         "done_reason": "length" if finished.finish.reason == "limit" else "stop",
         "total_duration": load + prompt + generated,
         "load_duration": load,

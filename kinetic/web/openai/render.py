@@ -259,9 +259,9 @@ def finish_reason(finish: Finish, *, has_calls: bool = False) -> str:
 class Ends:
     """What a choice's last chunk tells beside its finish_reason.
 
-    The times, where there is one choice (source: llama-server's `timings`, which its
-    users' pages show), and the receipt: of a single choice beside the choices, in the
-    very last chunk; of several each in its own choice.
+    What is wrong with its answer; the times, where there is one choice (source:
+    llama-server's `timings`, which its users' pages show); and the receipt: of a single
+    choice beside the choices, in the very last chunk; of several each in its own.
     """
 
     def __init__(self, n_choices: int, *, usage_follows: bool = False) -> None:
@@ -272,6 +272,8 @@ class Ends:
 
     def told(self, chunk: Json, event: Finished) -> Json:
         """The chunk with the rest of what there is to tell."""
+        if event.warnings:
+            chunk["choices"][0]["warnings"] = list(event.warnings)
         if self._n_choices > 1:
             if event.receipt is not None:
                 chunk["choices"][0]["receipt"] = event.receipt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kinetic.web.openai.logprobs import Json
 
+_MORE = ("warnings", "receipt")
 _TEXT_KEYS = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
 
 
@@ -44,11 +45,11 @@ class _Message:
         self._old_call: Json = {}
         self._entries: list[Json] | None = [] if logprobs else None
         self._finish_reason: str | None = None
-        self._receipt: Json = {}
+        self._more: Json = {}
 
     def add(self, choice: Json) -> None:
         delta = choice["delta"]
-        self._receipt |= {k: choice[k] for k in choice if k == "receipt"}
+        self._more |= {k: choice[k] for k in choice if k in _MORE}
         self._content.append(delta.get("content", ""))
         self._reasoning.append(delta.get("reasoning_content", ""))
         for call in delta.get("tool_calls", ()):
@@ -76,7 +77,7 @@ class _Message:
             "message": message,
             "logprobs": None if entries is None else {"content": entries},
             "finish_reason": self._finish_reason,
-            **self._receipt,
+            **self._more,
         }
 
 
@@ -108,7 +109,7 @@ class WholeText:
             for key in _TEXT_KEYS:
                 kept["logprobs"][key] += choice["logprobs"][key]
         kept["finish_reason"] = choice["finish_reason"] or kept["finish_reason"]
-        kept |= {k: choice[k] for k in choice if k == "receipt"}
+        kept |= {k: choice[k] for k in choice if k in _MORE}
 
     def to_json(self, usage: Json) -> Json:
         """The answer; call it when every choice has ended."""

@@ -222,7 +222,7 @@ def test_patterns_that_would_have_to_match_one_text_are_few():
         ('{"minimum": ' + "9" * 5000 + "}", "not JSON"),
         ('{"minimum": 1' + "0" * 400 + "}", '"minimum"'),
         ('{"maximum": -1' + "0" * 400 + "}", '"maximum"'),
-        ('{"maxLength": 1' + "0" * 400 + "}", "above the limit"),
+        ('{"minLength": 1' + "0" * 400 + "}", "above the limit"),
         ('{"multipleOf": 1' + "0" * 400 + "}", '"multipleOf" must be above 0 and'),
         ("[" * 100_000, "nests deeper"),
         ('{"items":' * 900 + "{}" + "}" * 900, "nest deeper than 40"),
@@ -263,7 +263,9 @@ def test_schemas_inside_a_grammar_are_checked_and_rewritten():
 
 
 def test_a_schema_inside_a_grammar_is_blamed_by_its_field():
-    text = 'start: args_1\nargs_0: %json {"type": "null"}\nargs_1: %json {"not": {}}\n'
+    text = (
+        'start: args_1\nargs_0: %json {"type": "null"}\nargs_1: %json {"extends": {}}\n'
+    )
     fields = {"args_1": "tools[1].function.parameters"}
     with pytest.raises(SchemaError) as caught:
         checked_lark(text, param="tools", fields=fields, limits=SchemaLimits())
