@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kinetic.errors import InternalError, RequestError
 from kinetic.model import charset, guidance, lark
@@ -29,7 +29,7 @@ from kinetic.model.json_schema.numbers import MAX_DEPTH
 from kinetic.model.json_schema.values import SchemaLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy as np
     import numpy.typing as npt
@@ -46,6 +46,11 @@ MAX_BLAMED = 300
 
 MAX_SHARED_S = 0.5
 """Time of masks after which what matchers share is given up; about 20 MB."""
+
+MOST_CHECKS = 1_024
+"""Schemas of tools whose checks are kept."""
+
+Kept = TypeVar("Kept")
 
 JSON_GAP = r"[ \t\r\n]{1,8}"
 JSON_OBJECT = '{"type": "object"}'
@@ -76,7 +81,7 @@ class Constraint:
         tokens: guidance.Tokens,
         ends: frozenset[int],
         make: Callable[[], guidance.Walker],
-        judges: Mapping[str, Judge],
+        judge: Judge | None = None,
     ) -> None:
         self.key = key
         """Hash of everything that decides which answers are allowed."""
@@ -84,9 +89,8 @@ class Constraint:
         self.ends = ends
         self.make = make
         """Compiles once more: a matcher that shares nothing. May take a second."""
-        self.judges = judges
-        """By the request's field: schemas that this does not wholly hold an answer to,
-        for when it is whole."""
+        self.judge = judge
+        """Judges a whole answer by what decoding does not hold it to."""
         self._lock = threading.Lock()
         self._shared = make()
         self._spent_s = 0.0
@@ -212,34 +216,27 @@ class _Source:
     bounds: str = ""
     """A second one, which the answer is held to as well."""
     schemas: tuple[tuple[str, CheckedSchema], ...] = ()
-
-    def judges(self) -> dict[str, Judge]:
-        """Those that judge a whole answer, by their fields."""
-        return {
-            name: Judge(checked.judged, guidance.text_matches)
-            for name, checked in self.schemas
-            if checked.judged is not None
-        }
+    judge: Judge | None = None
 
 
 @dataclass(slots=True)
-class _Cache:
-    """The constraints used last; any thread."""
+class _Cache(Generic[Kept]):
+    """What was used last; any thread."""
 
     size: int
-    _kept: OrderedDict[str, Constraint] = field(default_factory=OrderedDict)
+    _kept: OrderedDict[str, Kept] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def get(self, key: str) -> Constraint | None:
+    def get(self, key: str) -> Kept | None:
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
             return self._kept.get(key)
 
-    def put(self, constraint: Constraint) -> None:
+    def put(self, key: str, value: Kept) -> None:
         with self._lock:
-            self._kept[constraint.key] = constraint
-            self._kept.move_to_end(constraint.key)
+            self._kept[key] = value
+            self._kept.move_to_end(key)
             while len(self._kept) > self.size:
                 self._kept.popitem(last=False)
 
@@ -261,7 +258,8 @@ class ConstraintCompiler:
         self._model = model
         self._vocab = vocab
         self._limits = limits or ConstraintLimits()
-        self._cache = _Cache(cache_size)
+        self._cache: _Cache[Constraint] = _Cache(cache_size)
+        self._checks: _Cache[CheckedSchema] = _Cache(MOST_CHECKS)
         self._lock = threading.Lock()
         self._known_tokens: guidance.Tokens | None = None
 
@@ -285,7 +283,6 @@ class ConstraintCompiler:
         *,
         param: str,
         fields: Mapping[str, str] | None = None,
-        strict: Collection[str] = (),
     ) -> Constraint:
         """Compile a grammar of our own making, with clients' schemas in `%json`.
 
@@ -297,7 +294,6 @@ class ConstraintCompiler:
             param: The request's field, for errors.
             fields: For errors about a schema: the field that it came from, by the name
                 of the rule which it stands in.
-            strict: Rules whose schemas must be held wholly while decoding.
 
         Raises RequestError naming the field, and what of it cannot be done.
         """
@@ -305,15 +301,38 @@ class ConstraintCompiler:
         def make() -> _Source:
             limits = self._limits.schema
             checked = checked_lark(
-                text,
-                param=param,
-                fields=fields or {},
-                limits=limits,
-                strict=strict,
+                text, param=param, fields=fields or {}, limits=limits
             )
             return _Source(checked.text, checked.bounds, checked.schemas)
 
-        return self._cached(_key("lark", text, sorted(strict)), param, make)
+        return self._cached(_key("lark", text), param, make)
+
+    def judge(
+        self, schema: str, *, param: str, strict: bool, is_held: bool
+    ) -> Judge | None:
+        """What judges the arguments of a call when they are whole, if anything has to.
+
+        Args:
+            schema: The tool's parameters as JSON text.
+            param: The request's field, for errors.
+            strict: Refuse a schema that cannot be held wholly while decoding.
+            is_held: The grammar holds arguments to what can be held of the schema.
+
+        Raises RequestError naming the field, and what of it cannot be done.
+        """
+        key = _key(schema, strict)
+        checked = self._checks.get(key)
+        if checked is None:
+            try:
+                checked = check_schema(
+                    schema, limits=self._limits.schema, strict=strict
+                )
+            except SchemaError as error:
+                raise RequestError(f"{param}: {error}", param=param) from error
+            self._checks.put(key, checked)
+        if not is_held:
+            return Judge(schema, guidance.text_matches)
+        return _judge(checked)
 
     def _cached(self, key: str, param: str, make: Callable[[], _Source]) -> Constraint:
         found = self._cache.get(key)
@@ -330,12 +349,12 @@ class ConstraintCompiler:
         make_native = partial(self._native, source.lark, source.bounds)
         try:
             made = Constraint(
-                key, self._tokens(), self._vocab.ends, make_native, source.judges()
+                key, self._tokens(), self._vocab.ends, make_native, source.judge
             )
         except guidance.GrammarRefusedError as error:
             where, path, reason = self._blamed(source, param, str(error))
             raise RequestError(f"{where}: {reason}{path}", param=where) from error
-        self._cache.put(made)
+        self._cache.put(key, made)
         return made
 
     def _native(self, *grammars: str) -> guidance.Walker:
@@ -365,6 +384,7 @@ class ConstraintCompiler:
 
     def _source(self, spec: ConstraintSpec) -> _Source:
         schemas: tuple[tuple[str, CheckedSchema], ...] = ()
+        judge = None
         reasoning = self._reasoning(spec)
         bounds = ""
         match spec.kind:
@@ -374,6 +394,7 @@ class ConstraintCompiler:
                     text, limits=self._limits.schema, strict=spec.strict
                 )
                 schemas = ((spec.param, checked),)
+                judge = _judge(checked)
                 answer = _json(f"%json {json.dumps(checked.schema)}\n")
                 if rules := numbers.beside([checked.schema]):
                     short = _json(f"{numbers.RULE}\n{rules}")
@@ -384,7 +405,7 @@ class ConstraintCompiler:
                 answer = reader.answer(spec.source)
             case _:
                 raise InternalError(f"a constraint of unknown kind {spec.kind!r}")
-        return _Source(lark.grammar(answer, reasoning), bounds, schemas)
+        return _Source(lark.grammar(answer, reasoning), bounds, schemas, judge)
 
     def _reasoning(self, spec: ConstraintSpec) -> lark.Reasoning | None:
         if spec.prefix_think is None:
@@ -403,6 +424,12 @@ class ConstraintCompiler:
             closer_token=closer_token if closer_token in controls else None,
             is_open=spec.think_open,
         )
+
+
+def _judge(checked: CheckedSchema) -> Judge | None:
+    if checked.judged is None:
+        return None
+    return Judge(checked.judged, guidance.text_matches)
 
 
 def _json(body: str) -> lark.Answer:

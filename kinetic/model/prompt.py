@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kinetic.errors import ContextExceeded, RequestError, UnsupportedFeature, about
 from kinetic.model.chat.calls import OutputFormat, markers
-from kinetic.model.chat.forced import Think, forced_grammar
+from kinetic.model.chat.forced import XML_FAMILIES, Think, forced_grammar
 from kinetic.model.chat.template import TemplateError
 from kinetic.model.chat.thinking import tags_in
 from kinetic.model.job import Job
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kinetic.model.chat.template import ChatTemplate, Rendered
     from kinetic.model.constraint import Constraint, ConstraintCompiler
     from kinetic.model.job import ImageSpan
+    from kinetic.model.json_schema.judge import Judge
     from kinetic.model.vision import Vision
     from kinetic.model.vocab import Vocab
     from kinetic.types import GenerationRequest, SamplingParams
@@ -286,7 +288,7 @@ class PromptBuilder:
         may_be_called = _callable(inputs, tools)
         if forced:
             constraint, think_open = self._forced(inputs, may_be_called, rendered)
-            verdict = _verdict_of_calls(constraint, inputs)
+            verdict = self._verdict_of_calls(inputs, may_be_called)
         elif request.constraint is not None:
             constraint = self._constraint(inputs, request, rendered)
             tags = self._template.think_tags or tags_in(think_open or "")
@@ -296,7 +298,7 @@ class PromptBuilder:
                 constraint, _ = self._forced(
                     inputs, may_be_called, rendered, may_answer=True
                 )
-                verdict = _verdict_of_calls(constraint, inputs)
+                verdict = self._verdict_of_calls(inputs, may_be_called)
         holds = request.constraint is not None
         output = OutputFormat(
             # Without tools no calls are read, but a family's channels still are.
@@ -386,15 +388,26 @@ class PromptBuilder:
         fields = {
             f"args_{i}": _parameters_field(inputs, tool) for i, tool in enumerate(tools)
         }
-        strict = [
-            f"args_{i}"
-            for i, tool in enumerate(tools)
-            if tool["function"].get("strict") is True
-        ]
-        constraint = self._compiler.compile_lark(
-            grammar, param="tools", fields=fields, strict=strict
-        )
+        constraint = self._compiler.compile_lark(grammar, param="tools", fields=fields)
         return constraint, rendered.think_open
+
+    def _verdict_of_calls(
+        self, inputs: ChatInput, tools: Sequence[Mapping[str, Any]]
+    ) -> Verdict | None:
+        """What judges the arguments of forced calls, as far as something has to."""
+        is_held = self._template.family not in XML_FAMILIES
+        calls: dict[str, Judge] = {}
+        for tool in tools:
+            function = tool["function"]
+            judge = self._compiler.judge(
+                json.dumps(function.get("parameters") or {}),
+                param=_parameters_field(inputs, tool),
+                strict=function.get("strict") is True,
+                is_held=is_held,
+            )
+            if judge is not None:
+                calls[function["name"]] = judge
+        return Verdict(calls=calls) if calls else None
 
     def _markers(self, output: OutputFormat | None) -> tuple[str, ...]:
         if output is None:
@@ -448,22 +461,10 @@ def _verdict(
     constraint: Constraint | None, tags: tuple[str, str] | None
 ) -> Verdict | None:
     """What judges an answer that has to match one schema."""
-    judges = () if constraint is None else constraint.judges.values()
-    judge = next(iter(judges), None)
-    if judge is None:
+    if constraint is None or constraint.judge is None:
         return None
-    return Verdict(answer=judge, think_end=None if tags is None else tags[1].strip())
-
-
-def _verdict_of_calls(constraint: Constraint, inputs: ChatInput) -> Verdict | None:
-    """What judges calls' arguments."""
-    judges = constraint.judges
-    calls = {
-        tool_name(tool): judges[name]
-        for tool in inputs.tools
-        if (name := _parameters_field(inputs, tool)) in judges
-    }
-    return Verdict(calls=calls) if calls else None
+    think_end = None if tags is None else tags[1].strip()
+    return Verdict(answer=constraint.judge, think_end=think_end)
 
 
 def _text_of(rendered: Rendered) -> str:

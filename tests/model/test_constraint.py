@@ -21,6 +21,7 @@ from kinetic.model.constraint import (
     ConstraintLimits,
 )
 from kinetic.model.guidance import NativeLimits, Walker
+from kinetic.model.json_schema.judge import Judge
 from kinetic.model.vocab import Vocab
 from kinetic.types import ConstraintSpec
 from tests.support.bytewise import allowed, compiled, new_compiler, sample
@@ -369,18 +370,25 @@ def test_grammars_of_our_own_hold_clients_schemas(tried: Tried):
     assert caught.value.param == "tools[0].function.parameters"
 
 
-def test_a_strict_functions_schema_is_held_wholly_or_refused(tried: Tried):
-    text = 'start: args_0 | args_1\nargs_0: %json {"type": "object"}\n'
-    text += 'args_1: %json {"type": "object", "not": {"required": ["a"]}}\n'
-    fields = {"args_1": "tools[1].function.parameters"}
-    loose = tried.compiler.compile_lark(text, param="tools", fields=fields)
-    assert list(loose.judges) == ["tools[1].function.parameters"]
+def test_a_tools_arguments_are_judged_by_what_is_not_held(tried: Tried):
+    def judge(schema: dict[str, Any], **changes: bool) -> Judge | None:
+        options = {"strict": False, "is_held": True, **changes}
+        text = json.dumps(schema)
+        return tried.compiler.judge(text, param="tools[1]", **options)
+
+    loose = {"type": "object", "not": {"required": ["a"]}}
+    plain = {"type": "object"}
+    assert judge(plain) is None
+    assert judge(plain, strict=True) is None
+    assert judge(plain, is_held=False) is not None
+    found = judge(loose)
+    assert found is not None
+    assert found.complaint('{"a": 1}') is not None
     with pytest.raises(RequestError, match=r"\"not\" cannot be held") as caught:
-        tried.compiler.compile_lark(
-            text, param="tools", fields=fields, strict=["args_1"]
-        )
-    assert caught.value.param == "tools[1].function.parameters"
-    tried.compiler.compile_lark(text, param="tools", fields=fields, strict=["args_0"])
+        judge(loose, strict=True)
+    assert caught.value.param == "tools[1]"
+    with pytest.raises(RequestError, match="tools"):
+        judge({"type": "nope"})
 
 
 def test_what_only_the_library_refuses_is_told_with_its_place(tried: Tried):

@@ -36,6 +36,10 @@ SPACING = {
 }
 """As templates write JSON, and as models learnt it."""
 
+XML_FAMILIES = frozenset(["qwen3.5", "lfm3"])
+"""Their arguments are tags, each with a value of its own: nothing that a schema says of
+several at once is held."""
+
 BARE_NAME = re.compile(r"[^\s<>\[\]{}()\"']+")
 PARAMETER_NAME = re.compile(rf"[^>\n]{{1,{qwen_xml.MAX_KEY}}}")
 CLOSED = "additionalProperties"
@@ -148,7 +152,7 @@ class _Calls:
     def of(self, family: str, call_form: str | None) -> str:
         """What the reply to be consists of."""
         match family, call_form:
-            case "qwen3.5" | "lfm3", _:
+            case _ if family in XML_FAMILIES:
                 return self._tagged(self._xml())
             case "hermes", _:
                 return self._tagged(self._objects("arguments"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,12 +42,7 @@ class CheckedLark:
 
 
 def checked_lark(
-    text: str,
-    *,
-    param: str,
-    fields: Mapping[str, str],
-    limits: SchemaLimits,
-    strict: Container[str] = (),
+    text: str, *, param: str, fields: Mapping[str, str], limits: SchemaLimits
 ) -> CheckedLark:
     """Check and rewrite the `%json` schemas of Lark text.
 
@@ -57,7 +52,6 @@ def checked_lark(
         param: The request's field, for errors.
         fields: The request's field of a schema, by the rule which it stands in.
         limits: How large each schema may be.
-        strict: Rules whose schemas must be held wholly while decoding.
 
     Raises SchemaError for a schema that cannot be enforced.
     """
@@ -88,7 +82,6 @@ def checked_lark(
                 limits=limits,
                 bound_blanks=False,
                 spacing=_spacing(schema),
-                strict=rule in strict,
             )
         except SchemaError as error:
             error.field = fields.get(rule, param)

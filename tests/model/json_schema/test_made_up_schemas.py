@@ -18,8 +18,7 @@ N_SCHEMAS = 20
 
 def told(constraint: Constraint, text: str) -> str | None:
     """What the answer's client would hear of it."""
-    judges = constraint.judges.values()
-    return next((said for judge in judges if (said := judge.complaint(text))), None)
+    return None if constraint.judge is None else constraint.judge.complaint(text)
 
 
 @pytest.mark.parametrize("batch", range(N_BATCHES))
