@@ -23,6 +23,7 @@ class Peers:
     detokenizer: pykka.ActorRef[Any] = None  # type: ignore[assignment]
     scheduler: pykka.ActorRef[Any] = None  # type: ignore[assignment]
     metrics: pykka.ActorRef[Any] = None  # type: ignore[assignment]
+    renewer: pykka.ActorRef[Any] = None  # type: ignore[assignment]
     cache: pykka.ActorRef[Any] | None = None
     """None where no states are kept."""
     receipt: pykka.ActorRef[Any] | None = None

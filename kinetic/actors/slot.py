@@ -31,6 +31,8 @@ from kinetic.actors.messages import (
     PromptRan,
     PromptState,
     Proposed,
+    Renew,
+    Renewed,
     Restored,
     SlotFreed,
     SlotIdle,
@@ -49,11 +51,13 @@ from kinetic.actors.stages import (
     Guessing,
     Lagging,
     Prompting,
+    Renewing,
     Restoring,
     Spent,
     Stepping,
 )
 from kinetic.errors import KineticError
+from kinetic.model.constraint import Renewal
 from kinetic.model.sampling import TokenSampler
 
 if TYPE_CHECKING:
@@ -85,8 +89,9 @@ class SlotOptions:
 class Slot(KineticActor):
     """Owns one sequence. Hears: Begin, KeepHeld, Yield, Cancel, what others answer.
 
-    Tells: Decoder, Detokenizer, Scheduler, Cache. Runs in the Decoder's thread: between
-    two passes there is nothing but drawing to do, and drawing is done between passes.
+    Tells: Decoder, Detokenizer, Scheduler, Cache, Renewer. Runs in the Decoder's
+    thread: between two passes there is nothing but drawing to do, and drawing is done
+    between passes.
     """
 
     def __init__(
@@ -140,6 +145,8 @@ class Slot(KineticActor):
                 self._snapshot_taken(message)
             case Proposed():
                 self._proposed(message)
+            case Renewed():
+                self._renewed(message)
             case Spoken():
                 self._spoken(message)
             case TextEnded():
@@ -445,10 +452,30 @@ class Slot(KineticActor):
         `rows` are the logits in front of each drafted token and after the last: one
         row where nothing was drafted.
         """
-        draws = Draws((), 0, is_over=True)
+        draws: Draws | Renewal = Draws((), 0, is_over=True)
         if running.job.max_tokens != 0:
             ends, most = self._vocab.ends, running.room
             draws = running.source.draw(rows, drafted, most=most, ends=ends)
+        self._drew(running, draws, drafted)
+
+    def _renewed(self, message: Renewed) -> None:
+        running = self._answered(message.serial)
+        if running is not None and isinstance(running.stage, Renewing):
+            drafted = running.stage.drafted
+            draws = running.source.resume(message.walker, message.error)
+            self._drew(running, draws, drafted)
+
+    def _drew(
+        self, running: Running, draws: Draws | Renewal, drafted: tuple[int, ...]
+    ) -> None:
+        if isinstance(draws, Renewal):
+            # Withdrawn, so that the others' passes do not wait for it.
+            running.stage = Renewing(drafted)
+            self._sequence.withdraw()
+            serial = self._sequence.serial
+            renew = Renew(slot_id=self._slot_id, serial=serial, renewal=draws)
+            tell(self._peers.renewer, renew)
+            return
         running.n_drawn += len(draws.drawn)
         if drafted:
             n_wrong = len(drafted) - draws.n_right

@@ -3,7 +3,7 @@
     Restoring -> Prompting -> Stepping -> Spent -> Closing
                                  |  ^
                                  v  |
-                        Guessing, Lagging
+                    Guessing, Lagging, Renewing
 
 Any stage may go to Closing, where a cancel, an error or the text's end asks for it.
 """
@@ -56,6 +56,14 @@ class Lagging:
 
 
 @dataclass(frozen=True, slots=True)
+class Renewing:
+    """For a constraint that met a limit to be compiled again: Renewed."""
+
+    drafted: tuple[int, ...]
+    """Guesses whose rows wait to be drawn from."""
+
+
+@dataclass(frozen=True, slots=True)
 class Spent:
     """For the text's end, since nothing more is drawn: TextEnded."""
 
@@ -65,4 +73,6 @@ class Closing:
     """For the Decoder to let go: Withdrawn."""
 
 
-Stage = Restoring | Prompting | Stepping | Guessing | Lagging | Spent | Closing
+Stage = (
+    Restoring | Prompting | Stepping | Guessing | Lagging | Renewing | Spent | Closing
+)

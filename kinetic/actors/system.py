@@ -34,6 +34,7 @@ from kinetic.actors.messages import (
 from kinetic.actors.metrics import Board, Metrics, MetricsView, empty_view
 from kinetic.actors.peers import Peers
 from kinetic.actors.receipt import Receipt, ReceiptFacts
+from kinetic.actors.renewing import Renewer
 from kinetic.actors.scheduler import Scheduler
 from kinetic.actors.slot import Slot, SlotOptions
 from kinetic.errors import InternalError, KineticError
@@ -119,6 +120,7 @@ class ActorSystem:
         if options.receipts is not None:
             peers.receipt = self._start(Receipt, options.receipts, peers)
         peers.detokenizer = self._start(Detokenizer, self._vocab, engine.n_ctx, peers)
+        peers.renewer = self._start(Renewer, peers)
         drafting = options.drafting
         if drafting is not None:
             drafting = drafting.within(options.plan.rows_per_sequence)

@@ -47,6 +47,9 @@ MAX_BLAMED = 300
 MAX_SHARED_S = 0.5
 """Time of masks after which what matchers share is given up; about 20 MB."""
 
+REPLAYED_AT_ONCE = 256
+"""Tokens, about 1 ms; an answer's own are replayed behind a limit."""
+
 MOST_CHECKS = 1_024
 """Schemas of tools whose checks are kept."""
 
@@ -71,8 +74,8 @@ class Constraint:
 
     llguidance's copies share what their lexer has learnt, which makes masks cheap, and
     its limits, which would let one answer spoil another. So what is shared is given up
-    once it has grown, and an answer that meets a limit goes on with a new matcher: it
-    fails only where a matcher that has learnt nothing fails too.
+    once it has grown, and an answer that meets a limit goes on with a new matcher, made
+    in another thread: it fails only where one that has learnt nothing fails too.
     """
 
     def __init__(
@@ -120,6 +123,37 @@ class Constraint:
         self._is_given_up = True
 
 
+class OutgrownError(Exception):
+    """A matcher has met a limit; a renewed one may go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """What it takes to go on behind a limit, with a lexer that has learnt nothing."""
+
+    constraint: Constraint
+    accepted: tuple[int, ...]
+
+    def walker(self) -> guidance.Walker:
+        """Compile, and walk to where the answer stands. Takes up to a second.
+
+        Thread: one that nothing waits for. Raises RequestError if a limit is met again,
+        and InternalError for other trouble.
+        """
+        try:
+            walker = self.constraint.make()
+        except guidance.GrammarRefusedError as error:
+            raise RequestError(f"the constraint is too complex: {error}") from error
+        # In pieces: the library keeps Python's lock for as long as a piece takes.
+        for at in range(0, len(self.accepted), REPLAYED_AT_ONCE):
+            piece = list(self.accepted[at : at + REPLAYED_AT_ONCE])
+            if walker.replay(piece) < len(piece):
+                guidance.check(walker)
+                message = "the constraint does not allow what it allowed before"
+                raise InternalError(message)
+        return walker
+
+
 class Matcher:
     """Where one answer stands in its constraint.
 
@@ -137,53 +171,48 @@ class Matcher:
         """The row [n_vocab] with -inf for each token that is not allowed now; new.
 
         The tokens that end an answer are allowed exactly where the answer may end.
-        Raises RequestError if the constraint is too complex at this point, and
+        Raises OutgrownError where this has to go on with a renewed one (`renewal`,
+        `resume`), RequestError if the constraint is too complex at this point, and
         InternalError if it allows nothing.
         """
         self._fill()
         if self._masker.is_empty():
             if len(self._native.natives) > 1:
-                message = (
-                    f"the answer would have to nest deeper than {MAX_DEPTH} levels"
-                )
-                raise RequestError(message)
+                reason = f"the answer would have to nest deeper than {MAX_DEPTH} levels"
+                raise RequestError(reason)
             raise InternalError("the constraint allows no token here")
         return self._masker.applied(row)
 
     def accept(self, token: int) -> None:
-        """Go on behind a token; raises InternalError if it is not allowed."""
-        if not self._native.consume(token):
-            self._renew()
-            if not self._native.consume(token):
-                guidance.check(self._native)
-                raise InternalError(f"the constraint does not allow token {token} here")
+        """Go on behind a token; raises InternalError if it is not allowed.
+
+        Where it is but a limit is met, the next mask tells.
+        """
+        if not self._native.consume(token) and not guidance.is_limit(self._native):
+            guidance.check(self._native)
+            raise InternalError(f"the constraint does not allow token {token} here")
         self._accepted.append(token)
+
+    def renewal(self) -> Renewal:
+        """What to go on with behind a limit, made in another thread."""
+        self._constraint.give_up()
+        return Renewal(self._constraint, tuple(self._accepted))
+
+    def resume(self, walker: guidance.Walker) -> None:
+        """Go on with what a renewal made."""
+        self._renewed_at = len(self._accepted)
+        self._native = walker
 
     def _fill(self) -> None:
         start = time.perf_counter()
         self._masker.fill(self._native)
         if self._native.error is not None:
-            self._renew()
-            self._masker.fill(self._native)
+            # Where a renewed one has failed at once, another would too.
+            is_new = self._renewed_at == len(self._accepted)
+            if guidance.is_limit(self._native) and not is_new:
+                raise OutgrownError
             guidance.check(self._native)
         self._constraint.spend(time.perf_counter() - start)
-
-    def _renew(self) -> None:
-        """Behind a limit, go on with a matcher that has learnt nothing.
-
-        Raises what is wrong if that is no remedy: at no limit, and where such a one
-        has failed already.
-        """
-        n_accepted = len(self._accepted)
-        if self._renewed_at == n_accepted or not guidance.is_limit(self._native):
-            guidance.check(self._native)
-            return
-        self._renewed_at = n_accepted
-        self._constraint.give_up()
-        self._native = self._constraint.make()
-        if self._native.replay(self._accepted) < n_accepted:
-            guidance.check(self._native)
-            raise InternalError("the constraint does not allow what it allowed before")
 
     @property
     def is_complete(self) -> bool:

@@ -216,6 +216,8 @@ class Walker:
 
     def forced_text(self) -> bytes:
         """What must follow by one of them; a copy looks ahead."""
+        if self.error is not None:
+            return b""
         ahead = self.natives[0].deep_copy()
         text = ahead.compute_ff_bytes()
         return b"" if ahead.is_error() else text

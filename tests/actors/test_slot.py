@@ -26,6 +26,8 @@ from kinetic.actors.messages import (
     Logits,
     PromptDone,
     PromptState,
+    Renew,
+    Renewed,
     Restore,
     Restored,
     SlotFreed,
@@ -40,6 +42,7 @@ from kinetic.actors.messages import (
 )
 from kinetic.actors.slot import Slot, SlotOptions
 from kinetic.errors import InternalError
+from kinetic.model.constraint import OutgrownError, Renewal
 from kinetic.types import SamplingParams
 from tests.support.refs import Ref
 
@@ -54,6 +57,7 @@ class World:
 
     def __init__(self, *, can_cut=True):
         self.decoder, self.text, self.scheduler = Ref(), Ref(), Ref()
+        self.renewer = Ref()
         peers = SimpleNamespace(
             on_death=lambda *_: None,
             thread=None,
@@ -61,6 +65,7 @@ class World:
             detokenizer=self.text,
             scheduler=self.scheduler,
             metrics=Ref(),
+            renewer=self.renewer,
             cache=None,
         )
         options = SlotOptions(
@@ -416,3 +421,86 @@ def test_rows_that_come_twice_while_the_text_is_behind_draw_nothing():
     )
     assert what_was_told(world) == before
     assert len(world.text.of(Drew)) == n_drawn
+
+
+# --- Constraints that meet a limit --------------------------------------------------
+
+
+class Outgrown:
+    """A constraint, and its matcher, that meets a limit at one place."""
+
+    def __init__(self, at):
+        self._at, self.accepted, self.resumed = at, [], None
+
+    def matcher(self):
+        return self
+
+    def mask(self, row):
+        if len(self.accepted) == self._at and self.resumed is None:
+            raise OutgrownError
+        return row
+
+    def accept(self, token):
+        self.accepted.append(token)
+
+    def renewal(self):
+        return Renewal(self, tuple(self.accepted))
+
+    def resume(self, walker):
+        self.resumed = walker
+
+
+def test_a_slot_whose_constraint_met_a_limit_steps_aside_until_it_is_renewed():
+    world, constraint = World(), Outgrown(at=1)
+    world.begin(constraint=constraint)
+    world.logits(4)
+    n_feeds, n_drawn = len(world.decoder.of(Feed)), len(world.text.of(Drew))
+    world.logits(5)
+    assert len(world.decoder.of(Withdraw)) == 1, "no pass waits for it"
+    assert len(world.decoder.of(Feed)) == n_feeds
+    assert len(world.text.of(Drew)) == n_drawn
+    (renew,) = world.renewer.of(Renew)
+    assert renew.slot_id == 0
+    assert renew.renewal.accepted == (4,)
+    world.withdrawn(world.decoder.of(Withdraw)[-1], world.n_past)
+    assert world.scheduler.of(SlotIdle) == []
+    renewed = Renewed(serial=renew.serial, walker="a walker")
+    world.slot.hear(renewed)
+    assert constraint.resumed == "a walker"
+    assert constraint.accepted == [4, 5]
+    assert world.decoder.of(Feed)[-1].tokens.tolist() == [5]
+    assert [d.token for d in world.text.of(Drew)[-1].drawn] == [5]
+    before = what_was_told(world)
+    world.slot.hear(renewed)
+    assert what_was_told(world) == before, "once is enough"
+    world.logits(END)
+    assert [d.token for d in world.text.of(Drew)[-1].drawn] == [END]
+
+
+def test_a_constraint_that_cannot_be_renewed_ends_its_answer():
+    world = World()
+    world.begin(constraint=Outgrown(at=1))
+    world.logits(4)
+    world.logits(5)
+    error = InternalError("too complex")
+    (renew,) = world.renewer.of(Renew)
+    world.slot.hear(Renewed(serial=renew.serial, walker=None, error=error))
+    last = world.text.of(Drew)[-1]
+    assert (last.drawn, last.error) == ((), error)
+
+
+def test_what_is_renewed_for_an_earlier_answer_is_dropped():
+    world, constraint = World(), Outgrown(at=0)
+    world.begin("first", constraint=constraint)
+    world.logits(4)
+    world.slot.hear(cancel("first"))
+    (first,) = world.renewer.of(Renew)
+    late = Renewed(serial=first.serial, walker="late")
+    world.slot.hear(late)
+    world.begin("second", constraint=constraint, n_keep=2)
+    world.logits(4)
+    second = world.renewer.of(Renew)[-1]
+    world.slot.hear(late)
+    assert constraint.resumed is None
+    world.slot.hear(Renewed(serial=second.serial, walker="in time"))
+    assert constraint.resumed == "in time"

@@ -19,12 +19,13 @@ from kinetic.model.constraint import (
     Constraint,
     ConstraintCompiler,
     ConstraintLimits,
+    OutgrownError,
 )
 from kinetic.model.guidance import NativeLimits, Walker
 from kinetic.model.json_schema.judge import Judge
 from kinetic.model.vocab import Vocab
 from kinetic.types import ConstraintSpec
-from tests.support.bytewise import allowed, compiled, new_compiler, sample
+from tests.support.bytewise import allowed, compiled, masked, new_compiler, sample
 from tests.support.schemas import errors_of_text
 
 pytestmark = pytest.mark.model
@@ -36,6 +37,7 @@ PERSON = json.dumps(
         "required": ["name", "age"],
     }
 )
+ROW_257 = np.zeros(257, np.float32)
 THINK = ("<think>", "</think>")
 
 
@@ -408,12 +410,11 @@ def test_a_limit_passed_inside_an_answer_ends_it_with_an_error():
     schema = json.dumps({"type": "string", "maxLength": 5000})
     spec = ConstraintSpec(kind="json_schema", source=schema)
     matcher = compiler.compile(spec).matcher()
-    row = np.zeros(257, np.float32)
     matcher.accept(ord('"'))
 
     def go_on() -> None:
         for _ in range(1000):
-            matcher.mask(row)
+            masked(matcher)
             matcher.accept(ord("x"))
 
     with pytest.raises(RequestError, match="too complex"):
@@ -425,13 +426,12 @@ def test_an_answer_that_needs_much_does_not_spoil_others():
     compiler = new_compiler(limits=ConstraintLimits(native=native))
     schema = json.dumps({"type": "string", "maxLength": 5000})
     constraint = compiler.compile(ConstraintSpec(kind="json_schema", source=schema))
-    row = np.zeros(257, np.float32)
 
     def n_steps(text: bytes) -> int:
         matcher = constraint.matcher()
         for at, byte in enumerate(text):
             try:
-                matcher.mask(row)
+                masked(matcher)
             except RequestError:
                 return at
             matcher.accept(byte)
@@ -443,6 +443,48 @@ def test_an_answer_that_needs_much_does_not_spoil_others():
     endless = [n_steps(b'"' + b"x" * 1000) for _ in range(2)]
     assert endless[0] == endless[1]
     assert 300 < endless[0] < 400
+
+
+def test_a_renewed_matcher_goes_on_as_one_that_met_no_limit():
+    schema = json.dumps({"type": "string", "maxLength": 5000})
+    spec = ConstraintSpec(kind="json_schema", source=schema)
+    native = NativeLimits(max_lexer_states=400)
+    small = new_compiler(limits=ConstraintLimits(native=native)).compile(spec)
+    free = new_compiler().compile(spec).matcher()
+    for letter in (b"a", b"b", b"c"):
+        list(map(small.matcher().accept, b'"' + letter))
+    matchers = [small.matcher() for _ in range(4)]
+    n_renewed = 0
+    for at, byte in enumerate(b'"' + b"abcd" * 80):
+        expected = free.mask(ROW_257)
+        for matcher in matchers:
+            try:
+                found = matcher.mask(ROW_257)
+            except OutgrownError:
+                n_renewed += 1
+                matcher.resume(matcher.renewal().walker())
+                found = matcher.mask(ROW_257)
+            assert np.array_equal(found, expected), at
+            matcher.accept(byte)
+        free.accept(byte)
+    assert n_renewed >= 1
+
+
+def test_a_token_behind_which_a_limit_is_met_is_accepted_all_the_same():
+    native = NativeLimits(max_lexer_states=200)
+    compiler = new_compiler(limits=ConstraintLimits(native=native))
+    schema = json.dumps({"type": "string", "maxLength": 5000})
+    constraint = compiler.compile(ConstraintSpec(kind="json_schema", source=schema))
+    matcher = constraint.matcher()
+    matcher.accept(ord('"'))
+    n_accepted = 1
+    while matcher._native.error is None:
+        matcher.accept(ord("x"))
+        n_accepted += 1
+        assert n_accepted < 400
+    assert matcher.renewal().accepted == tuple(b'"' + b"x" * (n_accepted - 1))
+    with pytest.raises(OutgrownError):
+        matcher.mask(ROW_257)
 
 
 def test_a_model_without_an_end_cannot_be_held():

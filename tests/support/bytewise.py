@@ -10,7 +10,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from kinetic.model.constraint import Constraint, ConstraintCompiler
+from kinetic.model.constraint import (
+    Constraint,
+    ConstraintCompiler,
+    Matcher,
+    OutgrownError,
+)
 from kinetic.types import ConstraintSpec
 
 END = 256
@@ -70,14 +75,23 @@ def allowed(row: np.ndarray[Any, Any]) -> list[int]:
     return found
 
 
+def masked(matcher: Matcher) -> np.ndarray[Any, Any]:
+    """A row as the matcher masks it, renewed here where it has met a limit."""
+    try:
+        return matcher.mask(_ROW)
+    except OutgrownError:
+        matcher.resume(matcher.renewal().walker())
+        return matcher.mask(_ROW)
+
+
 def accepts(constraint: Constraint, text: str | bytes) -> bool:
     """Whether an answer may be exactly this text."""
     matcher = constraint.matcher()
     for byte in text.encode() if isinstance(text, str) else text:
-        if byte not in allowed(matcher.mask(_ROW)):
+        if byte not in allowed(masked(matcher)):
             return False
         matcher.accept(byte)
-    return END in allowed(matcher.mask(_ROW))
+    return END in allowed(masked(matcher))
 
 
 @dataclass(frozen=True)
@@ -99,7 +113,7 @@ def sample(
     matcher = constraint.matcher()
     out = bytearray()
     for _ in range(most):
-        options = allowed(matcher.mask(_ROW))
+        options = allowed(masked(matcher))
         if END in options:
             options.remove(END)
             if not options or rng.random() < 0.3:

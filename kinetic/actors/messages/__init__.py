@@ -58,6 +58,7 @@ from kinetic.actors.messages.receipt import (
     ReceiptMessage,
     Record,
 )
+from kinetic.actors.messages.renewer import Renew, RenewerMessage
 from kinetic.actors.messages.scheduler import (
     Cancel,
     Drain,
@@ -89,6 +90,7 @@ from kinetic.actors.messages.slot import (
     KeepHeld,
     Logits,
     Proposed,
+    Renewed,
     Restored,
     SlotMessage,
     SnapshotTaken,
@@ -151,6 +153,9 @@ __all__ = [
     "RatesMeasured",
     "ReceiptMessage",
     "Record",
+    "Renew",
+    "Renewed",
+    "RenewerMessage",
     "ResponseSent",
     "Restore",
     "Restored",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kinetic.actors.messages.states import KeptState, PromptState
     from kinetic.errors import KineticError
     from kinetic.model.draft_model import ModelGuess
+    from kinetic.model.guidance import Walker
     from kinetic.model.job import Job
 
 
@@ -111,6 +112,16 @@ class Proposed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Renewed:
+    """A constraint is compiled again, to where the answer stands, or it cannot be."""
+
+    serial: int
+    walker: Walker | None
+    """The receiver's own from here on."""
+    error: KineticError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
     """The answer's first `n_tokens` are text; told where the slot asked for it."""
 
@@ -137,6 +148,7 @@ SlotMessage = (
     | FeedFailed
     | SnapshotTaken
     | Proposed
+    | Renewed
     | Spoken
     | TextEnded
 )
