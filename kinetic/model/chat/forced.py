@@ -44,7 +44,11 @@ BARE_NAME = re.compile(r"[^\s<>\[\]{}()\"']+")
 PARAMETER_NAME = re.compile(rf"[^>\n]{{1,{qwen_xml.MAX_KEY}}}")
 CLOSED = "additionalProperties"
 OTHER_PROPERTIES = frozenset(
-    ("$ref", "allOf", "anyOf", "oneOf", "patternProperties", CLOSED)
+    [
+        *("$ref", "allOf", "anyOf", "oneOf", "patternProperties", CLOSED),
+        *("propertyNames", "minProperties", "unevaluatedProperties", "if"),
+        *("dependentRequired", "dependentSchemas", "dependencies"),
+    ]
 )
 """Keywords by which an object may have properties that `properties` does not name."""
 

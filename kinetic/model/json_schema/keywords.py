@@ -72,14 +72,14 @@ LIMITS: Final[Mapping[str, str]] = {
     "multipleOf": "beside one with a fraction, numbers have at most 15 digits",
     "$ref": "inside the schema",
     "not": "types are held",
+    "if": "held where it asks for values of one property that lists its own",
     "contains": "`minContains` is held as `minItems`",
     "uniqueItems": "an `enum` of items bounds their number",
     "propertyNames": "`pattern`, `enum` and `const` are held for maps",
     "dependentRequired": "four are held",
     "dependentSchemas": "four are held",
     "dependencies": "as the two above",
-    "unevaluatedProperties": "held where no keyword combines schemas; not beside"
-    " `patternProperties` elsewhere",
+    "unevaluatedProperties": "held as far as names are known; no `patternProperties`",
     "unevaluatedItems": "held where no keyword combines schemas",
 }
 """What is to be known of single keywords, for people."""

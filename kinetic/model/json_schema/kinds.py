@@ -111,22 +111,26 @@ def _counts(
 ) -> None:
     """Leave counts of properties out where they say nothing, or cannot be held.
 
-    llguidance counts properties only where all that are named are required, and takes
-    a key that no keyword names for a second one where it comes twice.
+    llguidance counts properties only where all that are named are required, by schemas
+    beside this one too, and takes a key that no keyword names for a second one where it
+    comes twice.
     """
     n_required = len(set(says.get("required", [])))
     least, most = counts.get("minProperties", 0), counts.get("maxProperties")
     is_closed = closed or says.get("additionalProperties") is False
     if least <= n_required:
         counts.pop("minProperties", None)
-    elif least > n_required + 1 or (n_named > n_required and least > 1):
+    elif (
+        not task.alone or least > n_required + 1 or (n_named > n_required and least > 1)
+    ):
         del counts["minProperties"]
         walk.leave(task, "minProperties", says)
     if "maxProperties" in says and most is None:
         walk.has_far_bounds = True
-    elif most is not None and n_named > n_required:
+    elif most is not None and (n_named > n_required or not task.alone):
         del counts["maxProperties"]
-        if not (is_closed and n_named <= most and "patternProperties" not in says):
+        is_far = is_closed and n_named <= most and "patternProperties" not in says
+        if not is_far:
             walk.leave(task, "maxProperties", says)
 
 

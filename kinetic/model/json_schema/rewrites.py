@@ -6,7 +6,7 @@ the schema allows, and judged when it is whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,8 +15,15 @@ from kinetic.model.json_schema.keywords import COMBINING, OBJECT, TYPES, is_coun
 MOST_CLAUSES: Final = 4
 """Dependencies of one schema that are held: each doubles what has to be looked at."""
 
+MOST_DEEP: Final = 12
+"""Schemas inside each other that are looked through for names."""
+
 _NOTHING: Final[tuple[Any, ...]] = (True, {})
 """Schemas that forbid nothing."""
+
+
+Found = Callable[[Any], Any]
+"""The schema that a `$ref` leads to."""
 
 
 @dataclass(slots=True)
@@ -24,32 +31,98 @@ class Rewritten:
     """A schema's keywords, as far as they are held."""
 
     says: dict[str, Any]
+    found: Found
+    alone: bool
     loose: list[str] = field(default_factory=list)
     is_never: bool = False
     """No value matches."""
+    clauses: list[Any] = field(default_factory=list)
+    """Schemas that the value has to match as well."""
 
 
-def rewritten(given: Mapping[str, Any], *, alone: bool) -> Rewritten:
+def rewritten(given: Mapping[str, Any], found: Found, *, alone: bool) -> Rewritten:
     """Rewrite one schema; those inside it stay as they are.
 
     Args:
         given: The schema, without keywords that are null.
+        found: Resolves a reference.
         alone: No other schema bears on the same value.
     """
-    out = Rewritten(dict(given))
+    out = Rewritten(dict(given), found, alone)
     for keyword, rewrite in _REWRITES.items():
         if keyword in out.says and not out.is_never:
             rewrite(out, out.says.pop(keyword))
-    for name in ("then", "else", "minContains", "maxContains"):
+    beside = [out.says.pop(name, True) for name in ("then", "else")]
+    for name in ("minContains", "maxContains"):
         out.says.pop(name, None)
-    clauses = out.says.pop(_CLAUSES, [])
-    if clauses:
-        _close(out.says, clauses, alone=alone)
-        out.says["allOf"] = [*out.says.get("allOf", ()), *clauses]
+    if alone and (out.clauses or "if" in out.loose):
+        _close(out, [*out.clauses, *beside])
+    if out.clauses:
+        out.says["allOf"] = [*out.says.get("allOf", ()), *out.clauses]
     return out
 
 
-_CLAUSES: Final = "\0clauses"
+def _close(out: Rewritten, beside: list[Any]) -> None:
+    """Let an object be as closed as its properties alone would have it.
+
+    What schemas beside it name is let in; where they leave names open, so is it.
+    """
+    says = out.says
+    if "type" not in says and says.keys() <= set(OBJECT) and says:
+        says["type"] = "object"
+    if not {*COMBINING, "patternProperties", "additionalProperties"}.isdisjoint(says):
+        return
+    known = says.get("properties")
+    if not isinstance(known, Mapping):
+        return
+    names = names_in({"allOf": beside}, out.found)
+    if names is None:
+        says["additionalProperties"] = True
+        return
+    says["properties"] = {**known, **{n: True for n in names if n not in known}}
+    says["additionalProperties"] = False
+
+
+def names_in(schema: Any, found: Found, depth: int = 0) -> dict[str, Any] | None:
+    """Names that a schema gives an object's properties; None if it leaves them open."""
+    if isinstance(schema, bool):
+        return {}
+    if not isinstance(schema, Mapping) or depth > MOST_DEEP:
+        return None
+    if any(schema.get(keyword, False) is not False for keyword in _OPENING):
+        return None
+    names = dict.fromkeys([*_keys(schema.get("properties")), *_names(schema)], True)
+    parts = [schema[keyword] for keyword in ("if", "then", "else") if keyword in schema]
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        parts += _listed(schema.get(keyword, []))
+    dependent = schema.get("dependentSchemas", {})
+    parts += dependent.values() if isinstance(dependent, Mapping) else ()
+    if "$ref" in schema:
+        parts.append(found(schema["$ref"]))
+    for part in parts:
+        inner = names_in(part, found, depth + 1)
+        if inner is None:
+            return None
+        names |= inner
+    return names
+
+
+_OPENING: Final = (
+    "patternProperties",
+    "additionalProperties",
+    "unevaluatedProperties",
+    "$dynamicRef",
+)
+"""Keywords that let in properties of other names."""
+
+
+def _keys(value: Any) -> list[str]:
+    return list(value) if isinstance(value, Mapping) else []
+
+
+def _names(schema: Mapping[str, Any]) -> list[str]:
+    given = _listed(schema.get("required", []))
+    return [name for name in given if isinstance(name, str)]
 
 
 def _not(out: Rewritten, value: Any) -> None:
@@ -72,11 +145,70 @@ def _not(out: Rewritten, value: Any) -> None:
 
 
 def _if(out: Rewritten, value: Any) -> None:
-    del value
-    if out.says.get("then", True) not in _NOTHING or (
-        out.says.get("else", True) not in _NOTHING
-    ):
+    """Held where it looks at one property of known values; else loose."""
+    says = out.says
+    then, other = says.get("then", True), says.get("else", True)
+    if then in _NOTHING and other in _NOTHING:
+        return
+    tag = _tag(value, says.get("properties", {}))
+    is_object = out.alone or says.get("type") == "object"
+    if tag is None or not is_object or len(out.clauses) >= MOST_CLAUSES:
         out.loose.append("if")
+        return
+    name, values, rest, is_asked = tag
+    holds: dict[str, Any] = {"properties": {name: bool(values) and {"enum": values}}}
+    fails: dict[str, Any] = {"properties": {name: bool(rest) and {"enum": rest}}}
+    # Without the property, a condition that does not require it holds.
+    (holds if is_asked else fails)["required"] = [name]
+    clause = {"anyOf": [{"allOf": [holds, then]}, {"allOf": [fails, other]}]}
+    if not rest and not is_asked:
+        clause = {"allOf": [holds, then]}
+    out.clauses.append(clause)
+    says.pop("then", None)
+    says.pop("else", None)
+
+
+def _tag(
+    condition: Any, properties: Any
+) -> tuple[str, list[Any], list[Any], bool] | None:
+    """A condition on one property.
+
+    Its name, values for which it holds, those for which it does not, and whether it has
+    to be there.
+    """
+    if not isinstance(condition, Mapping) or not isinstance(properties, Mapping):
+        return None
+    asked = condition.get("properties")
+    required = condition.get("required", [])
+    if not isinstance(asked, Mapping) or len(asked) != 1:
+        return None
+    (name, part), *_ = asked.items()
+    known = _values(properties.get(name))
+    wanted = _values(part)
+    is_plain = condition.keys() <= {"type", "properties", "required"}
+    is_plain = is_plain and condition.get("type", "object") == "object"
+    if not is_plain or required not in ([], [name]) or known is None or wanted is None:
+        return None
+    return (
+        name,
+        [value for value in known if value in wanted],
+        [value for value in known if value not in wanted],
+        bool(required),
+    )
+
+
+def _values(schema: Any) -> list[Any] | None:
+    """The strings that a schema allows, if it lists them."""
+    if not isinstance(schema, Mapping):
+        return None
+    listed = [schema["const"]] if "const" in schema else schema.get("enum")
+    is_text = isinstance(listed, list) and all(isinstance(v, str) for v in listed)
+    return listed if is_text and schema.keys() <= _LISTING else None
+
+
+_LISTING: Final = frozenset(
+    ["type", "const", "enum", "title", "description", "default"]
+)
 
 
 def _contains(out: Rewritten, value: Any) -> None:
@@ -151,7 +283,7 @@ def _depend(out: Rewritten, keyword: str, schemas: Any) -> None:
     if not isinstance(schemas, Mapping):
         out.loose.append(keyword)
         return
-    clauses = out.says.setdefault(_CLAUSES, [])
+    clauses = out.clauses
     for key, schema in schemas.items():
         if len(clauses) >= MOST_CLAUSES:
             out.loose.append(keyword)
@@ -161,38 +293,18 @@ def _depend(out: Rewritten, keyword: str, schemas: Any) -> None:
         clauses.append(schema if is_there else {"anyOf": [absent, schema]})
 
 
-def _close(says: dict[str, Any], clauses: list[Any], *, alone: bool) -> None:
-    """Leave an object that names its properties as closed as without the clauses."""
-    if not alone or not {*COMBINING, "patternProperties"}.isdisjoint(says):
-        return
-    if "type" not in says and says.keys() <= set(OBJECT):
-        says["type"] = "object"
-    if "properties" not in says or "additionalProperties" in says:
-        return
-    names: dict[str, Any] = {}
-    for clause in clauses:
-        part = clause["anyOf"][1] if "anyOf" in clause else clause
-        if not isinstance(part, Mapping) or not part.keys() <= {
-            "type",
-            "properties",
-            "required",
-        }:
-            return
-        names |= dict.fromkeys(_listed(part.get("required", [])), True)
-        names |= dict.fromkeys(part.get("properties", ()), True)
-    known = says["properties"]
-    if isinstance(known, Mapping):
-        says["properties"] = {**known, **{n: True for n in names if n not in known}}
-        says["additionalProperties"] = False
-
-
 def _unevaluated_properties(out: Rewritten, value: Any) -> None:
     if value in _NOTHING:
         return
-    if not _is_plain(out):
-        out.loose.append("unevaluatedProperties")
-    else:
+    if _is_plain(out):
         out.says.setdefault("additionalProperties", value)
+        return
+    out.loose.append("unevaluatedProperties")
+    whole = {**out.says, "allOf": [*_listed(out.says.get("allOf", [])), *out.clauses]}
+    names = names_in(whole, out.found)
+    if names is not None and "if" not in out.loose:
+        rest = {"properties": names, "additionalProperties": value}
+        out.clauses.append(rest)
 
 
 def _unevaluated_items(out: Rewritten, value: Any) -> None:
@@ -210,8 +322,8 @@ def _unevaluated_items(out: Rewritten, value: Any) -> None:
 
 def _is_plain(out: Rewritten) -> bool:
     """Whether nothing beside says what a value's parts are."""
-    beside = {*COMBINING, "if", "dependentSchemas", _CLAUSES}
-    return beside.isdisjoint(out.says) and "if" not in out.loose
+    is_single = set(COMBINING).isdisjoint(out.says) and not out.clauses
+    return is_single and "if" not in out.loose and "dependentSchemas" not in out.loose
 
 
 def _listed(value: Any) -> list[Any]:

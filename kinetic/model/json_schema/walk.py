@@ -181,7 +181,7 @@ class Walk:
                 reason = f'the keyword "{keyword}" is not supported'
                 raise SchemaError(reason, pointer(task.path, keyword))
         self._has_patterns |= "patternProperties" in given
-        held = rewrites.rewritten(given, alone=task.alone)
+        held = rewrites.rewritten(given, self._finder(task), alone=task.alone)
         if held.is_never:
             return False
         for keyword in held.loose:
@@ -190,6 +190,14 @@ class Walk:
         if not says:
             return self._any(task)
         return self._object_schema(task, says)
+
+    def _finder(self, task: Task) -> Callable[[Any], Any]:
+        path = pointer(task.path, "$ref")
+
+        def found(ref: Any) -> Any:
+            return self._references.found(ref, path, in_resource=task.in_resource)[0]
+
+        return found
 
     def _any(self, task: Task) -> Schema:
         if not (task.alone and self.bound_blanks):

@@ -12,7 +12,7 @@ import pytest
 from kinetic.model.chat.calls import OutputFormat
 from kinetic.model.chat.forced import forced_grammar
 from tests.model.chat.output_cases import read
-from tests.support.bytewise import END, allowed, compiler
+from tests.support.bytewise import END, accepts, allowed, compiled, compiler
 
 FORMS = (
     ("hermes", None),
@@ -48,6 +48,18 @@ ENOUGH = 800
 """Bytes behind which a model lets go of what it was taken with."""
 
 
+def grammar(tools: Any, family: str = "generic", form: str | None = None) -> str:
+    return forced_grammar(
+        family,
+        form,
+        tools,
+        parallel=False,
+        think="none",
+        think_tags=None,
+        special_token=lambda _: None,
+    )
+
+
 def walk(lark: str, rng: random.Random, greed: bytes, begin: bytes) -> str:
     matcher = compiler().compile_lark(lark, param="tools").matcher()
     out = bytearray(begin)
@@ -69,15 +81,7 @@ def walk(lark: str, rng: random.Random, greed: bytes, begin: bytes) -> str:
 @pytest.mark.parametrize(("family", "form"), FORMS)
 @pytest.mark.parametrize("greed", GREEDS)
 def test_a_forced_call_ends_and_is_a_call(family, form, greed):
-    lark = forced_grammar(
-        family,
-        form,
-        TOOLS,
-        parallel=False,
-        think="none",
-        think_tags=None,
-        special_token=lambda _: None,
-    )
+    lark = grammar(TOOLS, family, form)
     fmt = OutputFormat(family=family, tools=TOOLS, forced=True)
     # Reasoning has no end of its own: it is passed by.
     begin = b"<|channel|>commentary" if family == "gpt-oss" else b""
@@ -88,3 +92,43 @@ def test_a_forced_call_ends_and_is_a_call(family, form, greed):
         assert found.content == "", text
         arguments = json.loads(found.calls[0].arguments)
         assert set(arguments) == {"n", "i", "any"}
+
+
+OPTIONAL = {
+    "a far length": {"type": "string", "maxLength": 2**31 - 1},
+    "a far count": {"type": "array", "items": {"type": "null"}, "maxItems": 2**31 - 1},
+    "a far number of names": {"type": "object", "maxProperties": 5000},
+    "a format": {"type": "string", "format": "uri-reference"},
+    "another format": {"type": "string", "format": "password"},
+    "different items": {"type": "array", "uniqueItems": True},
+    "nothing more": {"type": "object", "additionalProperties": {"not": {}}},
+    "nothing else": {"type": "object", "unevaluatedProperties": False},
+    "a condition": {"if": {"required": ["a"]}, "then": {"required": ["b"]}},
+    "an item": {"type": "array", "contains": {"const": 1}},
+    "a dependency": {"type": "object", "dependentRequired": {"a": ["b"]}},
+    "names": {"type": "object", "propertyNames": {"pattern": "^[a-z]+$"}},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_no_keyword_that_tools_have_keeps_a_call_from_being_forced(name, is_inside):
+    parameters = OPTIONAL[name]
+    if is_inside:
+        parameters = {"type": "object", "properties": {"x": parameters}}
+    function = {"name": "count", "parameters": parameters}
+    lark = grammar([{"type": "function", "function": function}])
+    constraint = compiler().compile_lark(lark, param="tools")
+    if is_inside:
+        assert accepts(constraint, '{"name": "count", "arguments": {}}')
+        compiled("json_schema", json.dumps(parameters))
+    compiler().judge(json.dumps(parameters), param="tools", strict=False, is_held=True)
+
+
+def test_a_map_with_names_of_a_pattern_is_no_tool_without_arguments():
+    parameters = OPTIONAL["names"]
+    function = {"name": "count", "parameters": parameters}
+    lark = grammar([{"type": "function", "function": function}])
+    constraint = compiler().compile_lark(lark, param="tools")
+    assert accepts(constraint, '{"name": "count", "arguments": {"ab": 1}}')
+    assert not accepts(constraint, '{"name": "count", "arguments": {"A": 1}}')
