@@ -10,8 +10,6 @@ Source: llguidance 1.9.1, docs/syntax.md, docs/json_schema.md and python/llguida
 
 from __future__ import annotations
 
-import functools
-import json
 import logging
 import re
 from dataclasses import dataclass
@@ -228,17 +226,18 @@ def compiled(tokens: Tokens, larks: Sequence[str], limits: NativeLimits) -> Walk
 
     Raises GrammarRefusedError with llguidance's reason.
     """
-    made = Walker([_compiled(tokens.native, lark, limits) for lark in larks])
+    made = Walker([one_matcher(tokens.native, lark, limits) for lark in larks])
     first = made.copy()
     Masker(tokens.n_vocab).fill(first)
     if first.error is not None:
-        raise GrammarRefusedError(f"it is too complex: {_reason(first.error)}")
+        raise GrammarRefusedError(f"it is too complex: {reason_of(first.error)}")
     return made
 
 
-def _compiled(
+def one_matcher(
     tokenizer: llguidance.LLTokenizer, lark: str, limits: NativeLimits
 ) -> llguidance.LLMatcher:
+    """One grammar at its start; raises GrammarRefusedError."""
     native_limits = llguidance.LLParserLimits(
         max_items_in_row=limits.max_items_in_row,
         initial_lexer_fuel=limits.initial_lexer_fuel,
@@ -262,44 +261,8 @@ def _compiled(
         _log.warning("llguidance panicked while compiling: %s", error)
         raise GrammarRefusedError("it is too large or too complex") from None
     if matcher.is_error():
-        raise GrammarRefusedError(_reason(matcher.get_error()))
+        raise GrammarRefusedError(reason_of(matcher.get_error()))
     return matcher
-
-
-def text_matches(pattern: str, text: str) -> bool:
-    """Whether a pattern is found in a text, in time that grows with its length alone.
-
-    Raises GrammarRefusedError where the pattern is too complex. Thread: any.
-    """
-    matcher = _text_matcher(pattern).deep_copy()
-    raw = json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")
-    n_read = matcher.try_consume_tokens(list(raw))
-    if matcher.is_error():
-        raise GrammarRefusedError(_reason(matcher.get_error()))
-    return n_read == len(raw) and matcher.is_accepting()
-
-
-@functools.lru_cache(maxsize=64)
-def _text_matcher(pattern: str) -> llguidance.LLMatcher:
-    schema = json.dumps({"type": "string", "pattern": pattern})
-    return _compiled(_bytes(), f"start: %json {schema}\n", NativeLimits())
-
-
-@functools.cache
-def _bytes() -> llguidance.LLTokenizer:
-    return llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Bytes()))
-
-
-class _Bytes:
-    """A vocabulary of the 256 bytes, and an end."""
-
-    tokens = (*(bytes([byte]) for byte in range(256)), b"<end>")
-    special_token_ids = (256,)
-    bos_token_id = None
-    eos_token_id = 256
-
-    def __call__(self, text: bytes | str) -> list[int]:
-        return list(text.encode() if isinstance(text, str) else text)
 
 
 def is_panic(error: BaseException) -> bool:
@@ -307,7 +270,8 @@ def is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
 
 
-def _reason(text: str) -> str:
+def reason_of(text: str) -> str:
+    """The library's words for what is wrong, without the places in our own text."""
     first = text.split("\n", 1)[0].strip()
     if first.startswith("panic"):
         _log.warning("llguidance panicked while compiling: %s", first)
@@ -381,14 +345,14 @@ def _fill(native: llguidance.LLMatcher, words: npt.NDArray[np.uint16]) -> None:
 def is_limit(walker: Walker) -> bool:
     """Whether a walker has failed because something became too much."""
     error = walker.error
-    return error is not None and bool(_LIMIT.search(_reason(error)))
+    return error is not None and bool(_LIMIT.search(reason_of(error)))
 
 
 def check(walker: Walker) -> None:
     """Raise RequestError if a limit was passed, InternalError for other trouble."""
     if walker.error is None:
         return
-    reason = _reason(walker.error)
+    reason = reason_of(walker.error)
     if is_limit(walker):
         message = f"the constraint is too complex at this point of the answer: {reason}"
         raise RequestError(message)

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kinetic.model.chat.template import ChatTemplate, Rendered
-    from kinetic.model.constraint import Constraint, ConstraintCompiler
+    from kinetic.model.constraint import ConstraintCompiler
     from kinetic.model.job import ImageSpan
     from kinetic.model.json_schema.judge import Judge
+    from kinetic.model.matching import Constraint
     from kinetic.model.vision import Vision
     from kinetic.model.vocab import Vocab
     from kinetic.types import GenerationRequest, SamplingParams

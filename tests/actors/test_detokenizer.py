@@ -30,9 +30,9 @@ from kinetic.actors.messages import (
     TextEnded,
 )
 from kinetic.errors import InternalError
-from kinetic.model import guidance
 from kinetic.model.chat.calls import OutputFormat
 from kinetic.model.json_schema.judge import Judge
+from kinetic.model.texts import text_matches
 from kinetic.model.verdict import Verdict
 from kinetic.types import Finish, SamplingParams
 from tests.support.refs import Ref
@@ -269,7 +269,7 @@ def test_a_receipt_tells_the_end_in_place_of_the_detokenizer(world):
 
 # --- Verdicts -----------------------------------------------------------------------
 
-VERDICT = Verdict(answer=Judge('{"not": {"const": [3]}}', guidance.text_matches))
+VERDICT = Verdict(answer=Judge('{"not": {"const": [3]}}', text_matches))
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_an_answer_that_was_cut_is_not_judged(world):
 def test_the_calls_of_an_answer_are_judged(world):
     tools = ({"type": "function", "function": {"name": "add", "parameters": {}}},)
     output = OutputFormat(family="generic", tools=tools, forced=True)
-    judge = Judge('{"properties": {"a": false}}', guidance.text_matches)
+    judge = Judge('{"properties": {"a": false}}', text_matches)
     begin(world, verdict=Verdict(calls={"add": judge}), output=output)
     drew(world, '{"name": "add", "arguments": {"a": 1}}$')
     free(world)

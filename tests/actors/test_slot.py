@@ -42,7 +42,7 @@ from kinetic.actors.messages import (
 )
 from kinetic.actors.slot import Slot, SlotOptions
 from kinetic.errors import InternalError
-from kinetic.model.constraint import OutgrownError, Renewal
+from kinetic.model.matching import OutgrownError, Renewal
 from kinetic.types import SamplingParams
 from tests.support.refs import Ref
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import json
 
-from kinetic.model import guidance
 from kinetic.model.json_schema.judge import Judge
+from kinetic.model.texts import text_matches
 from kinetic.model.verdict import Verdict
 from kinetic.types import ToolCall
 
-JUDGE = Judge(json.dumps({"items": {"not": {"const": 3}}}), guidance.text_matches)
+JUDGE = Judge(json.dumps({"items": {"not": {"const": 3}}}), text_matches)
 
 
 def test_a_whole_answer_is_judged():
@@ -26,7 +26,7 @@ def test_reasoning_before_an_answer_is_passed_by():
 
 
 def test_each_call_is_judged_by_its_functions_schema():
-    judge = Judge(json.dumps({"not": {"required": ["a"]}}), guidance.text_matches)
+    judge = Judge(json.dumps({"not": {"required": ["a"]}}), text_matches)
     verdict = Verdict(calls={"f": judge})
     calls = [
         ToolCall(id="1", name="g", arguments='{"a": 1}'),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kinetic.errors import RequestError
-from kinetic.model.constraint import Constraint
+from kinetic.model.matching import Constraint
 from tests.support.bytewise import accepts, compiled, sample
 from tests.support.grammars import TEXTS, random_grammar
 from tests.support.llama_grammar import verdicts

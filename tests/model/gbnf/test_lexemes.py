@@ -5,11 +5,11 @@ import random
 import pytest
 
 from kinetic.errors import RequestError
-from kinetic.model.constraint import Constraint
 from kinetic.model.gbnf.lexemes import lexed
 from kinetic.model.gbnf.parser import GbnfError, parse
 from kinetic.model.gbnf.rewriting import simplified
 from kinetic.model.gbnf.writer import written
+from kinetic.model.matching import Constraint
 from tests.support.bytewise import accepts, compiled, sample
 from tests.support.grammars import TEXTS, matches, random_grammar
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from kinetic.model import guidance
 from kinetic.model.json_schema.judge import Judge
+from kinetic.model.texts import text_matches
 
 
 def complaint(schema: Any, text: str) -> str | None:
-    return Judge(json.dumps(schema), guidance.text_matches).complaint(text)
+    return Judge(json.dumps(schema), text_matches).complaint(text)
 
 
 def test_a_complaint_names_the_keyword_and_the_place():

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from kinetic.errors import RequestError
-from kinetic.model.constraint import Constraint
+from kinetic.model.matching import Constraint
 from tests.support.bytewise import compiled, sample
 from tests.support.schemas import errors_of_text, random_schema
 

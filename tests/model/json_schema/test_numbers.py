@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kinetic.errors import RequestError
-from kinetic.model.constraint import Constraint
+from kinetic.model.matching import Constraint
 from tests.support.bytewise import END, accepts, allowed, compiled, compiler
 from tests.support.schemas import errors
 
