@@ -102,6 +102,7 @@ NOT_RECORDED = {
         "index": "a choice is its own request with its own seed",
         "prompt": "in prompt_tokens",
         "output": "follows from the conversation and its tools",
+        "verdict": "told beside the answer",
         "visible_markers": "follows from the conversation and its tools",
         "n_logprobs": "told beside the answer",
         "post_sampling_probs": "told beside the answer",
