@@ -41,8 +41,8 @@ FORMAT = 2
 MAX_BLAMED = 300
 """Schemas looked at, about 1 ms each, to find the one that cannot be enforced."""
 
-MOST_CHECKS = 1_024
-"""Schemas of tools whose checks are kept."""
+MOST_JUDGED = 256
+"""Schemas of tools of which is kept what they are judged by: "" for nothing."""
 
 Kept = TypeVar("Kept")
 
@@ -111,7 +111,7 @@ class ConstraintCompiler:
         self._vocab = vocab
         self._limits = limits or ConstraintLimits()
         self._cache: _Cache[Constraint] = _Cache(cache_size)
-        self._checks: _Cache[CheckedSchema] = _Cache(MOST_CHECKS)
+        self._judged: _Cache[str] = _Cache(MOST_JUDGED)
         self._lock = threading.Lock()
         self._known_tokens: guidance.Tokens | None = None
 
@@ -173,18 +173,18 @@ class ConstraintCompiler:
         Raises RequestError naming the field, and what of it cannot be done.
         """
         key = _key(schema, strict)
-        checked = self._checks.get(key)
-        if checked is None:
+        judged = self._judged.get(key)
+        if judged is None:
             try:
                 checked = check_schema(
                     schema, limits=self._limits.schema, strict=strict
                 )
             except SchemaError as error:
                 raise RequestError(f"{param}: {error}", param=param) from error
-            self._checks.put(key, checked)
-        if not is_held:
-            return Judge(schema, text_matches)
-        return _judge(checked)
+            judged = checked.judged or ""
+            self._judged.put(key, judged)
+        source = judged if is_held else schema
+        return Judge(source, text_matches) if source else None
 
     def _cached(self, key: str, param: str, make: Callable[[], _Source]) -> Constraint:
         found = self._cache.get(key)
@@ -246,7 +246,8 @@ class ConstraintCompiler:
                     text, limits=self._limits.schema, strict=spec.strict
                 )
                 schemas = ((spec.param, checked),)
-                judge = _judge(checked)
+                if checked.judged is not None:
+                    judge = Judge(checked.judged, text_matches)
                 answer = _json(f"%json {json.dumps(checked.schema)}\n")
                 if rules := numbers.beside([checked.schema]):
                     short = _json(f"{numbers.RULE}\n{rules}")
@@ -276,12 +277,6 @@ class ConstraintCompiler:
             closer_token=closer_token if closer_token in controls else None,
             is_open=spec.think_open,
         )
-
-
-def _judge(checked: CheckedSchema) -> Judge | None:
-    if checked.judged is None:
-        return None
-    return Judge(checked.judged, text_matches)
 
 
 def _json(body: str) -> lark.Answer:
