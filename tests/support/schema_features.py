@@ -397,6 +397,7 @@ JUDGED = (
     Judged("unevaluatedItems beside allOf", {"type": "array", "allOf": [{"prefixItems": [{"type": "null"}]}], "unevaluatedItems": False}, ("[null]",), ("[null, 1]",), ("[1]",)),
     Judged("oneOf: overlapping", {"oneOf": [{"type": "integer"}, {"type": "number", "minimum": 5}]}, ("3", "5.5"), ("7",), ('"x"', "4.5")),
     Judged("minProperties of a map", {"type": "object", "minProperties": 2, "additionalProperties": {"type": "null"}}, ('{"a": null, "b": null}',), ('{"a": null}',), ('{"a": 1}',)),
+    Judged("minProperties of an open object", {"type": "object", "properties": {"a": {"type": "null"}}, "additionalProperties": True, "minProperties": 1}, ('{"a": null}', '{"b": 1}'), ("{}",), ('{"a": 1}',)),
     Judged("maxProperties beside optional ones", {"type": "object", "properties": {"a": {}, "b": {}}, "maxProperties": 1}, ('{"a": 1}',), ('{"a": 1, "b": 2}',)),
     Judged("many dependencies", {**_OPEN, "dependentRequired": {f"k{i}": ["x"] for i in range(9)}}, ('{"k8": 1, "x": 1}',), ('{"k8": 1}',), ('{"k0": 1}',)),
     Judged("deep inside", {"properties": {"a": {"type": "array", "items": {"type": "integer", "not": {"const": 3}}}}}, ('{"a": [2]}',), ('{"a": [3]}',), ('{"a": ["x"]}',)),

@@ -118,10 +118,13 @@ def _counts(
     n_required = len(set(says.get("required", [])))
     least, most = counts.get("minProperties", 0), counts.get("maxProperties")
     is_closed = closed or says.get("additionalProperties") is False
+    is_closed = is_closed and "patternProperties" not in says
     if least <= n_required:
         counts.pop("minProperties", None)
     elif (
-        not task.alone or least > n_required + 1 or (n_named > n_required and least > 1)
+        not task.alone
+        or least > n_required + 1
+        or (n_named > n_required and not (least == 1 and is_closed))
     ):
         del counts["minProperties"]
         walk.leave(task, "minProperties", says)
@@ -129,8 +132,7 @@ def _counts(
         walk.has_far_bounds = True
     elif most is not None and (n_named > n_required or not task.alone):
         del counts["maxProperties"]
-        is_far = is_closed and n_named <= most and "patternProperties" not in says
-        if not is_far:
+        if not (is_closed and n_named <= most):
             walk.leave(task, "maxProperties", says)
 
 
