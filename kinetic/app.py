@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from kinetic import log
 from kinetic.actors.receipt import ReceiptFacts, engine_identity
 from kinetic.actors.system import ActorSystem, SystemOptions
-from kinetic.digest import BackgroundDigest
 from kinetic.errors import ShuttingDown
+from kinetic.files.digest import BackgroundDigest
+from kinetic.files.store import shards
 from kinetic.loading import (
     Loaded,
     build_labels,
@@ -32,7 +33,6 @@ from kinetic.model.sampling import prepare
 from kinetic.model.vision import Vision
 from kinetic.receipts import signing
 from kinetic.receipts.record import signer_json
-from kinetic.store import shards
 from kinetic.web.routes import application
 from kinetic.web.sampling import ModelFacts
 from kinetic.web.server import check_address, listen

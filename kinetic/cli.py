@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kinetic import __version__, log, paths, store
+from kinetic import __version__, log
 from kinetic.config import MIB, ServeOptions
 from kinetic.errors import KineticError, ModelError
+from kinetic.files import paths, store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

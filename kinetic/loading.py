@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from kinetic import __version__, paths
+from kinetic import __version__
 from kinetic.actors.cache import CacheOptions
 from kinetic.actors.draft_setup import DraftSetup, set_up
 from kinetic.actors.drafting import DraftOptions
 from kinetic.actors.kept import StateRules
 from kinetic.actors.plan import BatchPlan, alone_plan, uniform_plan
 from kinetic.errors import ModelError
+from kinetic.files import paths
+from kinetic.files.store import model_stem, shards
 from kinetic.model import ffi
 from kinetic.model.chat.calls import FAMILIES, markers
 from kinetic.model.chat.template import ChatTemplate
@@ -31,7 +33,6 @@ from kinetic.model.ranking import TEMPLATE_KEY, PairInputs, PairMarkers
 from kinetic.model.vector_probe import probe_vectors
 from kinetic.model.vectors import VectorInputs
 from kinetic.model.vision import MARKERS
-from kinetic.store import model_stem, shards
 from kinetic.types import ModelInfo
 
 if TYPE_CHECKING:

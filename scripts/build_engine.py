@@ -21,7 +21,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from kinetic.paths import cache_dir
+from kinetic.files.paths import cache_dir
 from scripts.console import end_on_signals, run_logged, say
 from scripts.engine_source import RELEASE, fetch_source, source_archive
 from scripts.packages import locked, log_file, work_folder

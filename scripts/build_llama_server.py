@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kinetic.paths import cache_dir
+from kinetic.files.paths import cache_dir
 from scripts.build_engine import build_key, read_cpuinfo
 from scripts.cmake_build import compile_target
 from scripts.console import end_on_signals, say

@@ -17,8 +17,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from kinetic.files.paths import cache_dir
 from kinetic.model.library import FOLDER, VERSION_FILE, engine_folder
-from kinetic.paths import cache_dir
 from scripts.build_engine import build_key, read_cpuinfo
 from scripts.cmake_build import compile_target
 from scripts.console import end_on_signals, say

@@ -10,7 +10,7 @@ import shutil
 import tarfile
 from pathlib import Path
 
-from kinetic.paths import cache_dir
+from kinetic.files.paths import cache_dir
 from scripts.console import say
 from scripts.packages import Package, download, locked, work_folder
 

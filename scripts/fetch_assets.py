@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kinetic.paths import cache_dir, default_model_path
+from kinetic.files.paths import cache_dir, default_model_path
 from scripts.console import end_on_signals, say
 from scripts.engine_source import fetch_source
 from scripts.packages import Package, download, locked, work_folder

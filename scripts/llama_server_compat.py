@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from kinetic.paths import default_model_path
+from kinetic.files.paths import default_model_path
 from scripts.build_llama_server import find_or_build
 from scripts.compat_cases import Case, cases
 from scripts.compat_compare import (

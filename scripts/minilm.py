@@ -15,7 +15,7 @@ from typing import Any, Literal
 from gguf import GGMLQuantizationType, LlamaFileType, PoolingType, TokenType
 from safetensors.numpy import load
 
-from kinetic.paths import cache_dir
+from kinetic.files.paths import cache_dir
 from scripts import gguf_file
 from scripts.file_cache import cached_file
 from scripts.gguf_file import Metadata, MetaValue, Tensor

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kinetic.paths import cache_dir
+from kinetic.files.paths import cache_dir
 from scripts.console import run_logged, say
 
 WORK_PREFIX = ".partial-"

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import httpx
 
-from kinetic import paths
+from kinetic.files import paths
 from kinetic.proof.bench import BenchOptions, ModelBench
 from kinetic.receipts import reading, schema, signing
 from kinetic.receipts.verify import Outcome, Pin, verify

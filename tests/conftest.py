@@ -16,7 +16,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from kinetic import paths
+from kinetic.files import paths
 from scripts.engine_source import llama_cpp_tree
 
 LEFTOVER_LIMIT_S = 5.0

@@ -34,7 +34,7 @@ from kinetic.types import CallPiece, ChatInput, ContentPiece, ReasoningPiece
 
 if TYPE_CHECKING:
     from kinetic.actors.peers import Peers
-    from kinetic.digest import BackgroundDigest
+    from kinetic.files.digest import BackgroundDigest
     from kinetic.model.engine import LlamaEngine
     from kinetic.receipts.signing import Signer
 

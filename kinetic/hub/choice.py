@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from kinetic.errors import HubError
-from kinetic.store import (
+from kinetic.files.store import (
     has_quant,
     is_projector,
     model_stem,

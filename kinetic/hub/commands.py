@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Self
 
 from tqdm import tqdm
 
-from kinetic import paths, store
 from kinetic.errors import HubError
+from kinetic.files import paths, store
 from kinetic.hub.choice import choose, parse_reference
 from kinetic.hub.client import (
     HubClient,

@@ -11,8 +11,8 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from kinetic import digest
 from kinetic.errors import HubError
+from kinetic.files import digest
 from kinetic.hub.client import Interrupted
 
 if TYPE_CHECKING:

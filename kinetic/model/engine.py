@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kinetic.errors import InternalError, ModelError
-from kinetic.gguf_header import read_header
+from kinetic.files.gguf import read_header
+from kinetic.files.store import shards
 from kinetic.model import ffi, pooling
 from kinetic.model.vocab import Vocab
-from kinetic.store import shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -27,7 +27,7 @@ import llama_cpp.llama_cpp as lib
 import numpy as np
 
 from kinetic.errors import InternalError, ModelError, RequestError
-from kinetic.gguf_header import read_header
+from kinetic.files.gguf import read_header
 from kinetic.model import ffi
 from kinetic.model.engine import MIB, free_memory
 from kinetic.model.identity import file_identity

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from kinetic.errors import ModelError
-from kinetic.gguf_header import read_header
+from kinetic.files.gguf import read_header
 from kinetic.model import pooling
 
 FOLDER: Final = "lib_vectors"

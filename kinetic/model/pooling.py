@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kinetic.errors import ModelError
 
 if TYPE_CHECKING:
-    from kinetic.gguf_header import Header
+    from kinetic.files.gguf import Header
 
 POOLINGS: Final = {"none": 0, "mean": 1, "cls": 2, "last": 3, "rank": 4}
 """By name, `enum llama_pooling_type`."""

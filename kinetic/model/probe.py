@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kinetic import paths
+from kinetic.files import paths
 from kinetic.model.ffi import library_folder, library_versions
 from kinetic.model.rows import Rows
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 from tqdm import tqdm
 
-from kinetic import digest, gguf_header, paths, store
 from kinetic.actors.receipt import engine_identity
 from kinetic.actors.system import ActorSystem, SystemOptions
 from kinetic.errors import InternalError, ModelError, RequestError
+from kinetic.files import digest, gguf as gguf_header, paths, store
 from kinetic.loading import chat_template, choose_plan, state_rules
 from kinetic.model.constraint import ConstraintCompiler
 from kinetic.model.engine import (

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kinetic.digest import BackgroundDigest
 from kinetic.errors import KineticError, UnsupportedFeature
-from kinetic.store import shards
+from kinetic.files.digest import BackgroundDigest
+from kinetic.files.store import shards
 from kinetic.web.stream import RequestStream
 from kinetic.web.vectors import VectorCall
 

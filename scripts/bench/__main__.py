@@ -16,7 +16,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kinetic.paths import cache_dir, default_model_path
+from kinetic.files.paths import cache_dir, default_model_path
 from scripts import build_llama_server
 from scripts.bench import actors, machine, results as kept, run, write
 from scripts.bench.loads import LOADS

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
-from kinetic import paths
 from kinetic.actors.messages import Delta, Failed, Finished, SinkEvent
 from kinetic.actors.plan import uniform_plan
 from kinetic.actors.system import ActorSystem, SystemOptions
 from kinetic.app import SWITCH_S
+from kinetic.files import paths
 from kinetic.model.engine import EngineOptions, LlamaEngine
 from kinetic.model.job import Job
 from kinetic.model.rows import Rows

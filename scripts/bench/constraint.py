@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from kinetic import paths
+from kinetic.files import paths
 from kinetic.model import ffi
 from kinetic.model.constraint import ConstraintCompiler
 from kinetic.model.vocab import Vocab

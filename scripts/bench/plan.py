@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from kinetic.paths import default_model_path
+from kinetic.files.paths import default_model_path
 from scripts import minilm
 from scripts.bench import qwen_shape
 from scripts.bench.loads import LOADS

@@ -23,8 +23,8 @@ from typing import Any, Final
 import numpy as np
 from gguf import GGUFReader, TokenType
 
+from kinetic.files.paths import cache_dir
 from kinetic.model import ffi
-from kinetic.paths import cache_dir
 from scripts.console import Ticker, end_on_signals, say
 from scripts.engine_source import fetch_source, llama_cpp_tree
 from scripts.gguf_file import Metadata, MetaValue, Tensor, stream_gguf

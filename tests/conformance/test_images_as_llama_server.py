@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from kinetic import paths
+from kinetic.files import paths
 from tests.support import tiny_models, tiny_projectors
 from tests.support.peer import peer_program, running_peer
 from tests.support.pictures import data_url, drawing, encoded

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic import paths
+from kinetic.files import paths
 
 pytestmark = pytest.mark.model
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic import paths
+from kinetic.files import paths
 
 SCRIPT = Path(__file__).with_name("openai_client.cjs")
 PACKAGE = "openai@7.55.0"

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from kinetic import cli, digest, paths, store
+from kinetic import cli
 from kinetic.errors import HubError, ModelError
+from kinetic.files import digest, paths, store
 from kinetic.hub import commands
 from tests.support.fake_hub import Fault, running_hub
 

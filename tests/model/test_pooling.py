@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kinetic.errors import ModelError
-from kinetic.gguf_header import Header, Tensor
+from kinetic.files.gguf import Header, Tensor
 from kinetic.model.pooling import TEXT, longest_input, parts, serving
 
 

@@ -5,10 +5,10 @@ import pytest
 from gguf import GGUFReader, GGUFWriter
 
 from kinetic.errors import ModelError
-from kinetic.gguf_header import read_header, read_headers
+from kinetic.files.gguf import read_header, read_headers
+from kinetic.files.store import shards
 from kinetic.model.engine import EngineOptions, LlamaEngine
 from kinetic.model.rows import Rows
-from kinetic.store import shards
 from tests.support import tiny_models
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic import paths
+from kinetic.files import paths
 
 FOLDER = Path(__file__).resolve().parent.parent / "conformance" / "clients"
 INSTALL_S = 600

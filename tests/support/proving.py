@@ -10,7 +10,7 @@ from pathlib import Path
 from kinetic.actors.messages import Failed, Finished
 from kinetic.actors.receipt import ReceiptFacts, engine_identity
 from kinetic.actors.system import ActorSystem, SystemOptions
-from kinetic.digest import BackgroundDigest
+from kinetic.files.digest import BackgroundDigest
 from kinetic.loading import chat_template, choose_plan, state_rules
 from kinetic.model.constraint import ConstraintCompiler
 from kinetic.model.engine import EngineOptions, LlamaEngine

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kinetic.paths import cache_dir, default_model_path
+from kinetic.files.paths import cache_dir, default_model_path
 
 
 def made_models() -> Path:

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kinetic.gguf_header import FILE_TYPES
+from kinetic.files.gguf import FILE_TYPES
 from kinetic.types import SamplingParams
 from kinetic.web.ollama.names import display_name
 
 if TYPE_CHECKING:
-    from kinetic.gguf_header import Header
+    from kinetic.files.gguf import Header
     from kinetic.types import ModelInfo
 
 JsonObject = dict[str, Any]

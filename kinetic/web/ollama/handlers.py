@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from kinetic.actors.messages import Delta, Failed, Finished, SinkEvent
 from kinetic.errors import ModelNotFound, RequestError, UnsupportedFeature
-from kinetic.gguf_header import Header, read_headers
-from kinetic.store import shards
+from kinetic.files.gguf import Header, read_headers
+from kinetic.files.store import shards
 from kinetic.web import json_body
 from kinetic.web.base import ApiHandler
 from kinetic.web.errors import HttpError, ollama_body, to_http

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinetic.errors import ModelNotFound, RequestError
-from kinetic.store import split_tag
+from kinetic.files.store import split_tag
 from kinetic.web.readers import shown
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from ollama import ListResponse, ProcessResponse, ShowResponse
 
-from kinetic.gguf_header import Header, Tensor
+from kinetic.files.gguf import Header, Tensor
 from kinetic.types import SamplingParams
 from kinetic.web.base import dumps
 from kinetic.web.ollama import describe

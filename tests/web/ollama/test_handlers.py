@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from kinetic import digest
 from kinetic.actors.messages import Failed
 from kinetic.errors import ContextExceeded, InternalError, Overloaded
+from kinetic.files import digest
 from kinetic.types import CallPiece, ReasoningPiece, ToolCall
 from kinetic.web.ollama import handlers
 from kinetic.web.ollama.handlers import ROUTES

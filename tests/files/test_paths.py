@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic import paths
+from kinetic.files import paths
 
 
 def test_the_cache_follows_the_xdg_variable(monkeypatch, tmp_path):

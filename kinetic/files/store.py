@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kinetic import paths
 from kinetic.errors import ModelError
+from kinetic.files import paths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

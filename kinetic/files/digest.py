@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kinetic import paths
+from kinetic.files import paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

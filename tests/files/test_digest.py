@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from kinetic import digest, paths
+from kinetic.files import digest, paths
 
 
 @pytest.fixture

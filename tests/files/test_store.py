@@ -1,7 +1,7 @@
 import pytest
 
-from kinetic import paths, store
 from kinetic.errors import ModelError
+from kinetic.files import paths, store
 
 
 @pytest.fixture

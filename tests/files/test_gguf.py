@@ -5,7 +5,7 @@ import pytest
 from gguf import GGUFReader, GGUFWriter
 
 from kinetic.errors import ModelError
-from kinetic.gguf_header import FILE_TYPES, Tensor, read_header
+from kinetic.files.gguf import FILE_TYPES, Tensor, read_header
 
 
 @pytest.fixture
