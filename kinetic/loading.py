@@ -15,10 +15,10 @@ from tqdm import tqdm
 
 from kinetic import __version__
 from kinetic.actors.cache import CacheOptions
-from kinetic.actors.draft_setup import DraftSetup, set_up
-from kinetic.actors.drafting import DraftOptions
-from kinetic.actors.kept import StateRules
-from kinetic.actors.plan import BatchPlan, alone_plan, uniform_plan
+from kinetic.actors.drafting.drafter import DraftOptions
+from kinetic.actors.drafting.set_up import DraftSetup, set_up
+from kinetic.actors.policy.kept import StateRules
+from kinetic.actors.policy.plan import BatchPlan, alone_plan, uniform_plan
 from kinetic.errors import ModelError
 from kinetic.files import paths
 from kinetic.files.store import model_stem, shards

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kinetic.actors.exposition import KINETIC, LLAMA_SERVER, HistogramSpec, Spec
+from kinetic.actors.metrics.exposition import KINETIC, LLAMA_SERVER, HistogramSpec, Spec
 from kinetic.model.json_schema import keywords
 from kinetic.web.fields import Field
 from kinetic.web.llama_server import fields as native, sampling as native_sampling

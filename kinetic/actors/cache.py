@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from kinetic.actors import messages as m
 from kinetic.actors.base import KineticActor, tell
-from kinetic.actors.kept import (
+from kinetic.actors.policy.kept import (
     Kept,
     PrefixIndex,
     Rates,
@@ -18,7 +18,7 @@ from kinetic.actors.kept import (
     is_worth,
     to_evict,
 )
-from kinetic.actors.plan import BatchPlan, Held, usable_prefix
+from kinetic.actors.policy.plan import BatchPlan, Held, usable_prefix
 from kinetic.actors.state_files import StateFiles
 from kinetic.model.snapshot import StateFolder, StateHead
 

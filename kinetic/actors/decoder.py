@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from kinetic.actors.base import KineticActor, tell
-from kinetic.actors.drafting import Passes, StepClock
+from kinetic.actors.drafting.drafter import Passes, StepClock
 from kinetic.actors.encoding import PictureRun
 from kinetic.actors.messages import (
     Cut,
@@ -33,7 +33,7 @@ from kinetic.actors.messages import (
     Withdraw,
     Withdrawn,
 )
-from kinetic.actors.plan import BatchPlan, Pending, Share, shape
+from kinetic.actors.policy.plan import BatchPlan, Pending, Share, shape
 from kinetic.actors.vectors import VectorRun
 from kinetic.errors import InternalError
 from kinetic.model.draft_model import ModelGuess

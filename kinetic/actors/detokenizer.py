@@ -6,9 +6,7 @@ import secrets
 import string
 from typing import TYPE_CHECKING, assert_never
 
-from kinetic.actors.answer import Answer
 from kinetic.actors.base import KineticActor, tell
-from kinetic.actors.generation import OutputText
 from kinetic.actors.messages import (
     BeginText,
     DetokenizerMessage,
@@ -25,7 +23,9 @@ from kinetic.actors.messages import (
     Started,
     TextEnded,
 )
-from kinetic.actors.scoring import PromptScores
+from kinetic.actors.text.answer import Answer
+from kinetic.actors.text.output import OutputText
+from kinetic.actors.text.scoring import PromptScores
 from kinetic.errors import InternalError
 from kinetic.model.chat.calls import parser_for
 from kinetic.types import Finish

@@ -10,14 +10,6 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 
 from kinetic.actors.base import KineticActor, tell
-from kinetic.actors.beginning import (
-    Beginning,
-    BeginningRules,
-    Sharing,
-    decide,
-    keeps_first,
-    keeps_idle,
-)
 from kinetic.actors.messages import (
     Begin,
     Cancel,
@@ -41,9 +33,17 @@ from kinetic.actors.messages import (
     SubmitVectors,
     Yield,
 )
-from kinetic.actors.prefix import IdleSlot
+from kinetic.actors.policy.beginning import (
+    Beginning,
+    BeginningRules,
+    Sharing,
+    decide,
+    keeps_first,
+    keeps_idle,
+)
+from kinetic.actors.policy.prefix import IdleSlot
+from kinetic.actors.policy.waiting import Waiter, WaitingLine
 from kinetic.actors.vectors import VectorDesk
-from kinetic.actors.waiting import Waiter, WaitingLine
 from kinetic.errors import KineticError, Overloaded, ShuttingDown
 from kinetic.types import Finish, Timings, Usage
 

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 
 from kinetic.actors.base import KineticActor, tell
-from kinetic.actors.drafting import Ask, DraftBasis, Drafter, Drafting, Passes
-from kinetic.actors.drawing import Draws, TokenSource
-from kinetic.actors.kept import StateRules, exact_length
+from kinetic.actors.drafting.drafter import Ask, DraftBasis, Drafter, Drafting, Passes
 from kinetic.actors.messages import (
     Begin,
     BeginText,
@@ -43,10 +41,12 @@ from kinetic.actors.messages import (
     Withdrawn,
     Yield,
 )
-from kinetic.actors.prefix import shared_length
-from kinetic.actors.running import PromptCopy, Running
-from kinetic.actors.sequence import Sequence, frozen
-from kinetic.actors.stages import (
+from kinetic.actors.policy.kept import StateRules, exact_length
+from kinetic.actors.policy.prefix import shared_length
+from kinetic.actors.slots.drawing import Draws, TokenSource
+from kinetic.actors.slots.running import PromptCopy, Running
+from kinetic.actors.slots.sequence import Sequence, frozen
+from kinetic.actors.slots.stages import (
     Closing,
     Guessing,
     Lagging,

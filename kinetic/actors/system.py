@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pykka
 
 from kinetic.actors.base import PING, KineticActor, OnDeath, tell
-from kinetic.actors.beginning import BeginningRules
 from kinetic.actors.cache import Cache, CacheOptions
 from kinetic.actors.decoder import Decoder
 from kinetic.actors.detokenizer import Detokenizer
-from kinetic.actors.drafting import Drafting
-from kinetic.actors.exposition import Facts, MetricsPage
-from kinetic.actors.kept import StateRules
+from kinetic.actors.drafting.drafter import Drafting
 from kinetic.actors.messages import (
     Cancel,
     Drain,
@@ -31,10 +28,13 @@ from kinetic.actors.messages import (
     SubmitVectors,
     VectorSink,
 )
-from kinetic.actors.metrics import Board, Metrics, MetricsView, empty_view
+from kinetic.actors.metrics.exposition import Facts, MetricsPage
+from kinetic.actors.metrics.metrics import Board, Metrics, MetricsView, empty_view
 from kinetic.actors.peers import Peers
+from kinetic.actors.policy.beginning import BeginningRules
+from kinetic.actors.policy.kept import StateRules
 from kinetic.actors.receipt import Receipt, ReceiptFacts
-from kinetic.actors.renewing import Renewer
+from kinetic.actors.renewer import Renewer
 from kinetic.actors.scheduler import Scheduler
 from kinetic.actors.slot import Slot, SlotOptions
 from kinetic.errors import InternalError, KineticError
@@ -42,7 +42,7 @@ from kinetic.errors import InternalError, KineticError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinetic.actors.plan import BatchPlan
+    from kinetic.actors.policy.plan import BatchPlan
     from kinetic.model.api import Engine, PictureEncoder
     from kinetic.model.draft_model import DraftModel
     from kinetic.model.ffi import Model

@@ -28,7 +28,7 @@ from kinetic.actors.messages import (
     VectorsEnded,
     VectorsStarted,
 )
-from kinetic.actors.turns import OpenRequest, Turns
+from kinetic.actors.policy.turns import OpenRequest, Turns
 from kinetic.errors import InternalError, KineticError, Overloaded, ShuttingDown
 from kinetic.model.rows import Rows
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from kinetic.actors.messages import Delta, Failed, Finished, SinkEvent
-from kinetic.actors.plan import uniform_plan
+from kinetic.actors.policy.plan import uniform_plan
 from kinetic.actors.system import ActorSystem, SystemOptions
 from kinetic.app import SWITCH_S
 from kinetic.files import paths

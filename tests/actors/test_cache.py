@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinetic.actors.plan import alone_plan, uniform_plan
+from kinetic.actors.policy.plan import alone_plan, uniform_plan
 from kinetic.types import SamplingParams
 from tests.support import tiny_models
 from tests.support.answers import running

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from kinetic.actors.cache import Cache, CacheOptions
-from kinetic.actors.kept import StateRules
 from kinetic.actors.messages import Keep, Match, StateRead, StateWritten
-from kinetic.actors.plan import uniform_plan
+from kinetic.actors.policy.kept import StateRules
+from kinetic.actors.policy.plan import uniform_plan
 from kinetic.model import snapshot
 from tests.support.refs import Ref
 

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from kinetic.actors.plan import alone_plan, uniform_plan
+from kinetic.actors.policy.plan import alone_plan, uniform_plan
 from tests.support import tiny_models
 from tests.support.crowd import gathered
 

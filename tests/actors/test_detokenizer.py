@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from kinetic.actors.detokenizer import Detokenizer
-from kinetic.actors.drawing import Drawn
 from kinetic.actors.messages import (
     BeginText,
     Delta,
@@ -29,6 +28,7 @@ from kinetic.actors.messages import (
     Started,
     TextEnded,
 )
+from kinetic.actors.slots.drawing import Drawn
 from kinetic.errors import InternalError
 from kinetic.model.chat.calls import OutputFormat
 from kinetic.model.json_schema.judge import Judge

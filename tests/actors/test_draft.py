@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from kinetic.actors.messages import Delta
-from kinetic.actors.plan import alone_plan, uniform_plan
+from kinetic.actors.policy.plan import alone_plan, uniform_plan
 from kinetic.errors import InternalError, RequestError
 from kinetic.model.constraint import ConstraintCompiler
 from kinetic.types import ConstraintSpec, SamplingParams

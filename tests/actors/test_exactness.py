@@ -13,8 +13,8 @@ from dataclasses import replace
 import pytest
 
 from kinetic.actors import slot
-from kinetic.actors.answer import Answer
-from kinetic.actors.plan import alone_plan, uniform_plan
+from kinetic.actors.policy.plan import alone_plan, uniform_plan
+from kinetic.actors.text.answer import Answer
 from kinetic.model.constraint import ConstraintCompiler
 from kinetic.model.engine import EngineOptions, LlamaEngine
 from kinetic.model.probe import probe

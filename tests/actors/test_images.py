@@ -11,8 +11,8 @@ import threading
 import numpy as np
 import pytest
 
-from kinetic.actors.plan import alone_plan, uniform_plan
-from kinetic.actors.scoring import score
+from kinetic.actors.policy.plan import alone_plan, uniform_plan
+from kinetic.actors.text.scoring import score
 from kinetic.errors import InternalError, RequestError
 from kinetic.model.pictures import decode
 from kinetic.types import SamplingParams

@@ -7,8 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kinetic.actors.beginning import BeginningRules
-from kinetic.actors.kept import StateRules
 from kinetic.actors.messages import (
     Begin,
     Cancel,
@@ -26,7 +24,9 @@ from kinetic.actors.messages import (
     Submit,
     Yield,
 )
-from kinetic.actors.plan import uniform_plan
+from kinetic.actors.policy.beginning import BeginningRules
+from kinetic.actors.policy.kept import StateRules
+from kinetic.actors.policy.plan import uniform_plan
 from kinetic.actors.scheduler import LATEST_ANSWER_S, Scheduler
 from kinetic.errors import InternalError
 from kinetic.types import SamplingParams

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kinetic.actors.drafting import Passes
-from kinetic.actors.kept import StateRules
+from kinetic.actors.drafting.drafter import Passes
 from kinetic.actors.messages import (
     Begin,
     BeginText,
@@ -40,6 +39,7 @@ from kinetic.actors.messages import (
     Withdrawn,
     Yield,
 )
+from kinetic.actors.policy.kept import StateRules
 from kinetic.actors.slot import Slot, SlotOptions
 from kinetic.errors import InternalError
 from kinetic.model.matching import OutgrownError, Renewal

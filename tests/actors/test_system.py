@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from kinetic.actors.base import PING, KineticActor, tell
-from kinetic.actors.plan import uniform_plan
+from kinetic.actors.policy.plan import uniform_plan
 from kinetic.actors.slot import Slot
 from kinetic.actors.system import ActorSystem, SystemOptions
 from kinetic.errors import InternalError, Overloaded, RequestError, ShuttingDown

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kinetic.actors.messages import Failed, VectorMade
-from kinetic.actors.plan import alone_plan
+from kinetic.actors.policy.plan import alone_plan
 from kinetic.actors.system import ActorSystem, SystemOptions
 from kinetic.errors import InternalError, KineticError, Overloaded, ShuttingDown
 from kinetic.model.engine import EngineOptions, LlamaEngine

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from kinetic.actors.exposition import SPECS, Facts, MetricsPage
-from kinetic.actors.metrics import Board, empty_view
+from kinetic.actors.metrics.exposition import SPECS, Facts, MetricsPage
+from kinetic.actors.metrics.metrics import Board, empty_view
 from tests.support import dashboards
 from tests.support.dashboards import metric_names
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from kinetic.actors.exposition import SPECS
 from kinetic.actors.messages import Job
+from kinetic.actors.metrics.exposition import SPECS
 from kinetic.types import SamplingParams
 from kinetic.web.llama_server import ROUTES
 from kinetic.web.llama_server.render import CompletionWriter, Style

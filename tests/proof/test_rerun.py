@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kinetic.actors.messages import Failed, Finished
-from kinetic.actors.plan import alone_plan
+from kinetic.actors.policy.plan import alone_plan
 from kinetic.errors import ReceiptError, RequestError, UnsupportedFeature
 from kinetic.proof.bench import BenchOptions, ModelBench
 from kinetic.receipts.verify import Outcome, Pin, verify

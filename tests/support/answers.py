@@ -8,7 +8,6 @@ import threading
 from dataclasses import dataclass, field
 
 from kinetic.actors.cache import CacheOptions
-from kinetic.actors.kept import StateRules
 from kinetic.actors.messages import (
     Delta,
     Failed,
@@ -17,6 +16,7 @@ from kinetic.actors.messages import (
     PromptScored,
     Started,
 )
+from kinetic.actors.policy.kept import StateRules
 from kinetic.actors.system import ActorSystem, SystemOptions
 from kinetic.model.draft_model import load_draft_model
 from kinetic.model.engine import EngineOptions, LlamaEngine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from kinetic.actors.drafting import (
+from kinetic.actors.drafting.drafter import (
     Chances,
     Drafting,
     DraftOptions,
@@ -13,7 +13,7 @@ from kinetic.actors.drafting import (
     StepCosts,
     TextDrafter,
 )
-from kinetic.actors.model_drafting import ModelDrafter, Worth
+from kinetic.actors.drafting.model_drafter import ModelDrafter, Worth
 
 MOST = 15
 FREE = Passes(costs=StepCosts(step_s=1.0, extra=(0.0,) * MOST))

@@ -7,7 +7,7 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from kinetic.actors.plan import uniform_plan
+from kinetic.actors.policy.plan import uniform_plan
 from tests.support import tiny_models
 from tests.support.answers import running
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from kinetic.actors.drafting import Ask
+    from kinetic.actors.drafting.drafter import Ask
     from kinetic.model.job import ImageSpan
 
 

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from kinetic.actors.drawing import Drawn
     from kinetic.actors.messages.sink import Sink
+    from kinetic.actors.slots.drawing import Drawn
     from kinetic.errors import KineticError
     from kinetic.model.job import Job
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from kinetic.actors.drafting import Passes
+    from kinetic.actors.drafting.drafter import Passes
     from kinetic.actors.messages.sink import Sink
     from kinetic.actors.messages.states import KeptState, PromptState
     from kinetic.errors import KineticError

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from kinetic.actors.exposition import Facts, MetricsPage
 from kinetic.actors.messages import (
     Delta,
     Failed,
@@ -17,7 +16,8 @@ from kinetic.actors.messages import (
     SinkEvent,
     Started,
 )
-from kinetic.actors.metrics import Board, SlotView, empty_view
+from kinetic.actors.metrics.exposition import Facts, MetricsPage
+from kinetic.actors.metrics.metrics import Board, SlotView, empty_view
 from kinetic.errors import ContextExceeded, InternalError, Overloaded, RequestError
 from kinetic.types import ChatInput, GenerationRequest, SamplingParams
 from kinetic.web.llama_server import ROUTES

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
 from kinetic.actors.base import KineticActor, OnDeath
-from kinetic.actors.histogram import Histogram
 from kinetic.actors.messages import (
     CacheChanged,
     GenerationEnded,
@@ -22,6 +21,7 @@ from kinetic.actors.messages import (
     VectorsEnded,
     VectorsStarted,
 )
+from kinetic.actors.metrics.histogram import Histogram
 
 if TYPE_CHECKING:
     from kinetic.actors.messages import PassDone

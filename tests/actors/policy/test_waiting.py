@@ -1,7 +1,7 @@
 """The waiting line."""
 
 from kinetic.actors.messages import Job
-from kinetic.actors.waiting import Waiter, WaitingLine
+from kinetic.actors.policy.waiting import Waiter, WaitingLine
 from kinetic.types import SamplingParams
 
 

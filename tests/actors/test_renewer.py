@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from kinetic.actors.messages import Renew, Renewed
-from kinetic.actors.plan import uniform_plan
-from kinetic.actors.renewing import Renewer
+from kinetic.actors.policy.plan import uniform_plan
+from kinetic.actors.renewer import Renewer
 from kinetic.errors import InternalError, RequestError
 from kinetic.model.constraint import ConstraintCompiler, ConstraintLimits
 from kinetic.model.guidance import GrammarRefusedError, NativeLimits

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from kinetic.actors.generation import OutputText, StopMatcher
+from kinetic.actors.text.output import OutputText, StopMatcher
 from kinetic.types import ContentPiece, ReasoningPiece, TokenLogprob
 
 TEXTS = st.text(max_size=8) | st.text("\0\u2028\ufeff e🦊\n", max_size=6)

@@ -15,17 +15,17 @@ from kinetic.actors.messages import (
     PromptMoved,
     PromptScored,
 )
-from kinetic.actors.scoring import score, score_drawn
+from kinetic.actors.text.scoring import score, score_drawn
 from kinetic.types import CallPiece, Finish, Timings, TokenLogprob, Usage
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from kinetic.actors.drawing import Drawn
-    from kinetic.actors.generation import Output, OutputText
     from kinetic.actors.messages import BeginText, Drew, SinkEvent
-    from kinetic.actors.scoring import PromptScores
+    from kinetic.actors.slots.drawing import Drawn
+    from kinetic.actors.text.output import Output, OutputText
+    from kinetic.actors.text.scoring import PromptScores
     from kinetic.errors import KineticError
     from kinetic.model.vocab import Vocab
     from kinetic.types import OutputPiece, ToolCall

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kinetic.actors.drafting import (
+from kinetic.actors.drafting.drafter import (
     DraftBasis,
     Drafter,
     Drafting,
@@ -14,7 +14,7 @@ from kinetic.actors.drafting import (
     TextDrafter,
     why_off,
 )
-from kinetic.actors.model_drafting import ModelDrafting
+from kinetic.actors.drafting.model_drafter import ModelDrafting
 from kinetic.errors import ModelError
 from kinetic.model.draft_model import DraftModel, load_draft_model
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kinetic.actors.plan import BatchPlan
+    from kinetic.actors.policy.plan import BatchPlan
     from kinetic.model.engine import LlamaEngine
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kinetic.actors.stages import Prompting
+from kinetic.actors.slots.stages import Prompting
 
 if TYPE_CHECKING:
-    from kinetic.actors.drafting import Drafter
-    from kinetic.actors.drawing import TokenSource
+    from kinetic.actors.drafting.drafter import Drafter
     from kinetic.actors.messages import Job, PromptState
-    from kinetic.actors.stages import Stage
+    from kinetic.actors.slots.drawing import TokenSource
+    from kinetic.actors.slots.stages import Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

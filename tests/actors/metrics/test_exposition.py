@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from kinetic.actors.exposition import LLAMA_SERVER, SPECS, Facts, MetricsPage
 from kinetic.actors.messages import (
     CacheChanged,
     GenerationEnded,
@@ -22,7 +21,8 @@ from kinetic.actors.messages import (
     PassDone,
     PassesDone,
 )
-from kinetic.actors.metrics import OUTCOMES, Board, Metrics, empty_view
+from kinetic.actors.metrics.exposition import LLAMA_SERVER, SPECS, Facts, MetricsPage
+from kinetic.actors.metrics.metrics import OUTCOMES, Board, Metrics, empty_view
 from kinetic.types import SamplingParams, Timings, Usage
 
 FACTS = Facts(n_ctx=64, build={"version": "1", "model": "m"})

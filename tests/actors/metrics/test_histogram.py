@@ -4,7 +4,7 @@ import math
 
 from hypothesis import given, strategies as st
 
-from kinetic.actors.histogram import Histogram
+from kinetic.actors.metrics.histogram import Histogram
 
 
 def test_a_new_histogram_has_seen_nothing():

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kinetic.actors.kept import StateRules, exact_length
-from kinetic.actors.plan import BatchPlan, Held, usable_prefix
-from kinetic.actors.prefix import IdleSlot, choose_slot, shared_length
+from kinetic.actors.policy.kept import StateRules, exact_length
+from kinetic.actors.policy.plan import BatchPlan, Held, usable_prefix
+from kinetic.actors.policy.prefix import IdleSlot, choose_slot, shared_length
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from kinetic.actors.turns import OpenRequest, Turns
+from kinetic.actors.policy.turns import OpenRequest, Turns
 from kinetic.types import VectorJob
 
 

@@ -14,11 +14,11 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kinetic.actors.metrics import OUTCOMES, REASONS
+from kinetic.actors.metrics.metrics import OUTCOMES, REASONS
 
 if TYPE_CHECKING:
-    from kinetic.actors.histogram import Histogram
-    from kinetic.actors.metrics import Board, MetricsView
+    from kinetic.actors.metrics.histogram import Histogram
+    from kinetic.actors.metrics.metrics import Board, MetricsView
 
 Labels = dict[str, str]
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from kinetic.actors.plan import (
+from kinetic.actors.policy.plan import (
     Held,
     Pending,
     Share,

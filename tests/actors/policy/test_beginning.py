@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kinetic.actors.beginning import (
+from kinetic.actors.policy.beginning import (
     LEAST_ASKED,
     LEAST_KEPT,
     Beginning,
@@ -17,9 +17,9 @@ from kinetic.actors.beginning import (
     keeps_first,
     keeps_idle,
 )
-from kinetic.actors.kept import StateRules
-from kinetic.actors.plan import alone_plan, uniform_plan
-from kinetic.actors.prefix import IdleSlot
+from kinetic.actors.policy.kept import StateRules
+from kinetic.actors.policy.plan import alone_plan, uniform_plan
+from kinetic.actors.policy.prefix import IdleSlot
 from kinetic.model.job import Job
 from kinetic.types import SamplingParams
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kinetic.actors.prefix import shared_length
+from kinetic.actors.policy.prefix import shared_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kinetic.actors.kept import (
+from kinetic.actors.policy.kept import (
     BLOCK,
     Kept,
     PrefixIndex,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, strategies as st
 
-from kinetic.actors.drafting import (
+from kinetic.actors.drafting.drafter import (
     LEAST_GAIN,
     PRIOR_ROW,
     SLOWEST,

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kinetic.actors.drafting import (
+from kinetic.actors.drafting.drafter import (
     Ask,
     DraftBasis,
     DraftOptions,
@@ -14,7 +14,7 @@ from kinetic.actors.drafting import (
     StepCosts,
     TextDrafter,
 )
-from kinetic.actors.model_drafting import ModelDrafter, ModelDrafting, Worth
+from kinetic.actors.drafting.model_drafter import ModelDrafter, ModelDrafting, Worth
 from kinetic.model.draft_model import ModelGuess
 
 

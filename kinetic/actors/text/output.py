@@ -6,7 +6,7 @@ import codecs
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kinetic.actors.places import Places
+from kinetic.actors.text.places import Places
 from kinetic.types import ContentPiece, Finish, OutputPiece, TokenLogprob
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kinetic.actors.prefix import IdleSlot, choose_slot, shared_length
+from kinetic.actors.policy.prefix import IdleSlot, choose_slot, shared_length
 
 
 def ids(*tokens):

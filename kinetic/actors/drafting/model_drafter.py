@@ -11,7 +11,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kinetic.actors.drafting import (
+from kinetic.actors.drafting.drafter import (
     LEAST_GAIN,
     SLOWEST,
     Ask,

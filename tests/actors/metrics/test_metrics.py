@@ -18,7 +18,7 @@ from kinetic.actors.messages import (
     PassesDone,
     ResponseSent,
 )
-from kinetic.actors.metrics import OUTCOMES, REASONS, Board, Metrics, empty_view
+from kinetic.actors.metrics.metrics import OUTCOMES, REASONS, Board, Metrics, empty_view
 from kinetic.types import SamplingParams, Timings, Usage
 
 JOB = Job(
