@@ -30,7 +30,7 @@ from kinetic.loading import (
 from kinetic.model.constraint import ConstraintCompiler
 from kinetic.model.prompt import PromptBuilder
 from kinetic.model.sampling import prepare
-from kinetic.model.vision import Vision
+from kinetic.model.vision.vision import Vision
 from kinetic.receipts import signing
 from kinetic.receipts.record import signer_json
 from kinetic.web.routes import application

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinetic.loading import load, template_note
-from kinetic.model import ffi
-from kinetic.model.engine import MIB, free_memory, sequence_bytes
+from kinetic.model.engine.engine import MIB, free_memory, sequence_bytes
+from kinetic.model.native import ffi
 
 if TYPE_CHECKING:
     from kinetic.config import ServeOptions

@@ -22,24 +22,24 @@ from kinetic.actors.policy.plan import BatchPlan, alone_plan, uniform_plan
 from kinetic.errors import ModelError
 from kinetic.files import paths
 from kinetic.files.store import model_stem, shards
-from kinetic.model import ffi
 from kinetic.model.chat.calls import FAMILIES, markers
 from kinetic.model.chat.template import ChatTemplate
 from kinetic.model.defaults import recommended_sampling
-from kinetic.model.engine import EngineOptions, LlamaEngine, free_memory
-from kinetic.model.identity import state_identity
-from kinetic.model.probe import Verdict, probe
-from kinetic.model.ranking import TEMPLATE_KEY, PairInputs, PairMarkers
-from kinetic.model.vector_probe import probe_vectors
-from kinetic.model.vectors import VectorInputs
-from kinetic.model.vision import MARKERS
+from kinetic.model.engine.engine import EngineOptions, LlamaEngine, free_memory
+from kinetic.model.engine.exactness import Verdict, probe
+from kinetic.model.engine.identity import state_identity
+from kinetic.model.engine.vector_exactness import probe_vectors
+from kinetic.model.native import ffi
+from kinetic.model.vectors.inputs import VectorInputs
+from kinetic.model.vectors.ranking import TEMPLATE_KEY, PairInputs, PairMarkers
+from kinetic.model.vision.vision import MARKERS
 from kinetic.types import ModelInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kinetic.config import ServeOptions
-    from kinetic.model.images import Projector
+    from kinetic.model.native.images import Projector
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ def load_projector(engine: LlamaEngine, options: ServeOptions) -> Projector | No
     if engine.kind != "text":
         raise ModelError("--mmproj goes with a model that serves text")
     # It loads a library that only vision models need.
-    from kinetic.model.images import Projector, ProjectorOptions  # noqa: PLC0415
+    from kinetic.model.native.images import Projector, ProjectorOptions  # noqa: PLC0415
 
     projector = Projector(
         options.mmproj,

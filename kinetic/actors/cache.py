@@ -20,7 +20,7 @@ from kinetic.actors.policy.kept import (
 )
 from kinetic.actors.policy.plan import BatchPlan, Held, usable_prefix
 from kinetic.actors.state_files import StateFiles
-from kinetic.model.snapshot import StateFolder, StateHead
+from kinetic.model.engine.snapshot import StateFolder, StateHead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

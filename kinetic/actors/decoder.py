@@ -36,7 +36,7 @@ from kinetic.actors.messages import (
 from kinetic.actors.policy.plan import BatchPlan, Pending, Share, shape
 from kinetic.actors.vectors import VectorRun
 from kinetic.errors import InternalError
-from kinetic.model.draft_model import ModelGuess
+from kinetic.model.drafts.draft_model import ModelGuess
 from kinetic.model.job import position_of
 from kinetic.model.rows import PictureRows, Rows
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kinetic.actors.peers import Peers
-    from kinetic.model.api import Engine, PictureEncoder
-    from kinetic.model.draft_model import DraftModel
+    from kinetic.model.drafts.draft_model import DraftModel
+    from kinetic.model.engine.api import Engine, PictureEncoder
     from kinetic.model.job import ImageSpan, Picture
 
 _log = logging.getLogger(__name__)

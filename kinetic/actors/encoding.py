@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinetic.actors.messages import EncodeStep
 from kinetic.errors import InternalError
-from kinetic.model.pictures import decode
+from kinetic.model.vision.pictures import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from kinetic.model.api import PictureEncoder
-    from kinetic.model.images import Prepared
+    from kinetic.model.engine.api import PictureEncoder
     from kinetic.model.job import Picture
+    from kinetic.model.native.images import Prepared
 
     Vectors = tuple[npt.NDArray[np.float32], ...]
 

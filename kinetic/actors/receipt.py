@@ -19,9 +19,9 @@ from kinetic.actors.messages import (
     Record,
 )
 from kinetic.errors import InternalError, KineticError, ReceiptError, ShuttingDown
-from kinetic.model import ffi
-from kinetic.model.identity import engine_build, engine_settings
-from kinetic.model.probe import processor_name
+from kinetic.model.engine.exactness import processor_name
+from kinetic.model.engine.identity import engine_build, engine_settings
+from kinetic.model.native import ffi
 from kinetic.receipts.record import (
     EngineIdentity,
     ModelIdentity,
@@ -35,7 +35,7 @@ from kinetic.types import CallPiece, ChatInput, ContentPiece, ReasoningPiece
 if TYPE_CHECKING:
     from kinetic.actors.peers import Peers
     from kinetic.files.digest import BackgroundDigest
-    from kinetic.model.engine import LlamaEngine
+    from kinetic.model.engine.engine import LlamaEngine
     from kinetic.receipts.signing import Signer
 
 _log = logging.getLogger(__name__)

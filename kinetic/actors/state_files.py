@@ -12,7 +12,7 @@ from kinetic.actors.messages import StateRead, StateWritten
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kinetic.model.snapshot import StateFolder, StateHead
+    from kinetic.model.engine.snapshot import StateFolder, StateHead
 
 _log = logging.getLogger(__name__)
 

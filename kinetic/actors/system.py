@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kinetic.actors.policy.plan import BatchPlan
-    from kinetic.model.api import Engine, PictureEncoder
-    from kinetic.model.draft_model import DraftModel
-    from kinetic.model.ffi import Model
+    from kinetic.model.drafts.draft_model import DraftModel
+    from kinetic.model.engine.api import Engine, PictureEncoder
+    from kinetic.model.native.ffi import Model
     from kinetic.model.vocab import Vocab
     from kinetic.types import VectorJob
 

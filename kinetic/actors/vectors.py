@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from kinetic.actors.messages import Cancel, SubmitVectors
     from kinetic.actors.peers import Peers
-    from kinetic.model.api import Engine
+    from kinetic.model.engine.api import Engine
 
 
 class VectorDesk:

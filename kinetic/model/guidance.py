@@ -19,14 +19,14 @@ import llguidance
 import numpy as np
 
 from kinetic.errors import InternalError, RequestError, UnsupportedFeature
-from kinetic.model import deep_stack
+from kinetic.model.native import deep_stack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from kinetic.model.ffi import Model
+    from kinetic.model.native.ffi import Model
     from kinetic.model.vocab import Vocab
 
 _log = logging.getLogger("kinetic.constraint")

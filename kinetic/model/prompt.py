@@ -18,7 +18,7 @@ from kinetic.model.chat.thinking import tags_in
 from kinetic.model.job import Job
 from kinetic.model.tokenizing import MOST_UNBROKEN
 from kinetic.model.verdict import Verdict
-from kinetic.model.vision import Source, refuse, with_markers
+from kinetic.model.vision.vision import Source, refuse, with_markers
 from kinetic.types import ChatInput, RequestAsRead, TextInput
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kinetic.model.job import ImageSpan
     from kinetic.model.json_schema.judge import Judge
     from kinetic.model.matching import Constraint
-    from kinetic.model.vision import Vision
+    from kinetic.model.vision.vision import Vision
     from kinetic.model.vocab import Vocab
     from kinetic.types import GenerationRequest, SamplingParams
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kinetic.errors import RequestError
-from kinetic.model.ffi import LOWEST, DrySettings, Sampler
+from kinetic.model.native.ffi import LOWEST, DrySettings, Sampler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from kinetic.model.ffi import Model
+    from kinetic.model.native.ffi import Model
     from kinetic.types import SamplingParams
 
 

@@ -24,7 +24,7 @@ from kinetic.actors.policy.plan import uniform_plan
 from kinetic.actors.system import ActorSystem, SystemOptions
 from kinetic.app import SWITCH_S
 from kinetic.files import paths
-from kinetic.model.engine import EngineOptions, LlamaEngine
+from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.model.job import Job
 from kinetic.model.rows import Rows
 from kinetic.model.sampling import TokenSampler

@@ -21,8 +21,8 @@ from typing import Any, cast
 import numpy as np
 
 from kinetic.files import paths
-from kinetic.model import ffi
 from kinetic.model.constraint import ConstraintCompiler
+from kinetic.model.native import ffi
 from kinetic.model.vocab import Vocab
 from kinetic.types import ConstraintSpec
 

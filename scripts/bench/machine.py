@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 from kinetic import __version__
-from kinetic.model import ffi
-from kinetic.model.probe import processor_name
+from kinetic.model.engine.exactness import processor_name
+from kinetic.model.native import ffi
 from scripts.engine_source import ENGINE
 
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from kinetic.model import ffi
+from kinetic.model.native import ffi
 
 _COMMON = (
     "river mountain window garden letter market kitchen engine summer winter morning"

@@ -24,7 +24,7 @@ import numpy as np
 from gguf import GGUFReader, TokenType
 
 from kinetic.files.paths import cache_dir
-from kinetic.model import ffi
+from kinetic.model.native import ffi
 from scripts.console import Ticker, end_on_signals, say
 from scripts.engine_source import fetch_source, llama_cpp_tree
 from scripts.gguf_file import Metadata, MetaValue, Tensor, stream_gguf

@@ -13,7 +13,7 @@ from kinetic.actors.cache import Cache, CacheOptions
 from kinetic.actors.messages import Keep, Match, StateRead, StateWritten
 from kinetic.actors.policy.kept import StateRules
 from kinetic.actors.policy.plan import uniform_plan
-from kinetic.model import snapshot
+from kinetic.model.engine import snapshot
 from tests.support.refs import Ref
 
 SIZE = 1_000_000

@@ -16,8 +16,8 @@ from kinetic.actors import slot
 from kinetic.actors.policy.plan import alone_plan, uniform_plan
 from kinetic.actors.text.answer import Answer
 from kinetic.model.constraint import ConstraintCompiler
-from kinetic.model.engine import EngineOptions, LlamaEngine
-from kinetic.model.probe import probe
+from kinetic.model.engine.engine import EngineOptions, LlamaEngine
+from kinetic.model.engine.exactness import probe
 from kinetic.types import ConstraintSpec, SamplingParams
 from tests.support import tiny_models
 from tests.support.answers import running

@@ -14,7 +14,7 @@ import pytest
 from kinetic.actors.policy.plan import alone_plan, uniform_plan
 from kinetic.actors.text.scoring import score
 from kinetic.errors import InternalError, RequestError
-from kinetic.model.pictures import decode
+from kinetic.model.vision.pictures import decode
 from kinetic.types import SamplingParams
 from tests.support import tiny_models, tiny_projectors
 from tests.support.drafts import SHAPES, Scripts

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kinetic.model.snapshot import SUFFIX
+from kinetic.model.engine.snapshot import SUFFIX
 from kinetic.types import SamplingParams
 from tests.support.state_writer import opened, texts
 

@@ -11,7 +11,7 @@ from kinetic.actors.policy.plan import uniform_plan
 from kinetic.actors.slot import Slot
 from kinetic.actors.system import ActorSystem, SystemOptions
 from kinetic.errors import InternalError, Overloaded, RequestError, ShuttingDown
-from kinetic.model.engine import EngineOptions, LlamaEngine
+from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.types import SamplingParams
 from tests.support import tiny_models
 from tests.support.answers import Harness, running

@@ -12,8 +12,8 @@ from kinetic.actors.messages import Failed, VectorMade
 from kinetic.actors.policy.plan import alone_plan
 from kinetic.actors.system import ActorSystem, SystemOptions
 from kinetic.errors import InternalError, KineticError, Overloaded, ShuttingDown
-from kinetic.model.engine import EngineOptions, LlamaEngine
-from kinetic.model.vector_probe import run_input
+from kinetic.model.engine.engine import EngineOptions, LlamaEngine
+from kinetic.model.engine.vector_exactness import run_input
 from kinetic.types import VectorJob
 from tests.support import tiny_models
 

@@ -6,7 +6,8 @@ import pytest
 
 from kinetic.actors import encoding
 from kinetic.config import MIB
-from kinetic.model import images, pictures, vision
+from kinetic.model.native import images
+from kinetic.model.vision import pictures, vision
 
 PAGE = (Path(__file__).parents[2] / "docs" / "images.md").read_text("utf-8")
 

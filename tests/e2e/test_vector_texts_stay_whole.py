@@ -6,7 +6,7 @@ import httpx
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from kinetic.model import ffi
+from kinetic.model.native import ffi
 from kinetic.model.vocab import Vocab
 from tests.support import tiny_models
 from tests.support.server import running_server

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from kinetic.errors import InternalError, RequestError, UnsupportedFeature
-from kinetic.model import ffi
 from kinetic.model.constraint import ConstraintCompiler, ConstraintLimits
 from kinetic.model.guidance import NativeLimits, Walker
 from kinetic.model.json_schema.judge import Judge
 from kinetic.model.matching import MAX_SHARED_S, Constraint, OutgrownError
+from kinetic.model.native import ffi
 from kinetic.model.vocab import Vocab
 from kinetic.types import ConstraintSpec
 from tests.support.bytewise import allowed, compiled, masked, new_compiler, sample

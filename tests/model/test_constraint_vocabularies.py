@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kinetic.model import ffi
 from kinetic.model.constraint import ConstraintCompiler
+from kinetic.model.native import ffi
 from kinetic.model.vocab import Vocab
 from kinetic.types import ConstraintSpec
 from tests.support.bytewise import allowed

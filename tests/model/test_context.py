@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kinetic.errors import InternalError
-from kinetic.model.engine import EngineOptions, LlamaEngine
+from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.model.rows import Rows
 
 pytestmark = pytest.mark.model

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from kinetic.errors import RequestError
-from kinetic.model import ffi
 from kinetic.model.defaults import recommended_sampling
+from kinetic.model.native import ffi
 from kinetic.model.sampling import (
     TokenSampler,
     history_window,

@@ -7,7 +7,7 @@ from gguf import GGUFReader, GGUFWriter
 from kinetic.errors import ModelError
 from kinetic.files.gguf import read_header, read_headers
 from kinetic.files.store import shards
-from kinetic.model.engine import EngineOptions, LlamaEngine
+from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.model.rows import Rows
 from tests.support import tiny_models
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from kinetic.errors import Overloaded, RequestError
-from kinetic.model import deep_stack, ffi, tokenizing, vocab as vocab_module
+from kinetic.model import tokenizing, vocab as vocab_module
 from kinetic.model.chat.template import ChatTemplate
 from kinetic.model.guidance import Tokens
+from kinetic.model.native import deep_stack, ffi
 from kinetic.model.prompt import PromptBuilder
-from kinetic.model.ranking import PairInputs, PairMarkers
 from kinetic.model.tokenizing import STACK_BASE, STACK_PER_CHAR
-from kinetic.model.vectors import VectorInputs
+from kinetic.model.vectors.inputs import VectorInputs
+from kinetic.model.vectors.ranking import PairInputs, PairMarkers
 from kinetic.model.vocab import Vocab
 from kinetic.types import (
     ChatInput,

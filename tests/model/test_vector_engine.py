@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from kinetic.errors import ModelError
-from kinetic.model.engine import EngineOptions, LlamaEngine
-from kinetic.model.vector_probe import probe_vectors, run_input
+from kinetic.model.engine.engine import EngineOptions, LlamaEngine
+from kinetic.model.engine.vector_exactness import probe_vectors, run_input
 from tests.support import tiny_models
 from tests.support.native import NativeModel
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kinetic.errors import RequestError
-from kinetic.model import ffi
+from kinetic.model.native import ffi
 from kinetic.model.vocab import Vocab
 
 NAMES = ["llama-spm", "llama-bpe", "qwen2", "qwen35", "gpt-2", "phi-3", "gemma-4"]

@@ -5,9 +5,9 @@ from hypothesis import example, given, settings, strategies as st
 
 from kinetic.errors import ContextExceeded, RequestError
 from kinetic.loading import chat_template
-from kinetic.model import ffi
 from kinetic.model.constraint import ConstraintCompiler
-from kinetic.model.engine import EngineOptions, LlamaEngine
+from kinetic.model.engine.engine import EngineOptions, LlamaEngine
+from kinetic.model.native import ffi
 from kinetic.model.prompt import PromptBuilder
 from kinetic.model.vocab import Vocab
 from kinetic.types import ChatInput, GenerationRequest, SamplingParams

@@ -18,8 +18,8 @@ from kinetic.actors.messages import (
 )
 from kinetic.actors.policy.kept import StateRules
 from kinetic.actors.system import ActorSystem, SystemOptions
-from kinetic.model.draft_model import load_draft_model
-from kinetic.model.engine import EngineOptions, LlamaEngine
+from kinetic.model.drafts.draft_model import load_draft_model
+from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.types import ContentPiece, SamplingParams
 
 LIMIT_S = 120.0

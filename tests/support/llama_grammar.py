@@ -35,7 +35,7 @@ def verdicts(model_path: Path, cases: Cases, limit_s: float) -> Verdicts:
 def main() -> None:
     import llama_cpp.llama_cpp as lib
 
-    from kinetic.model import ffi
+    from kinetic.model.native import ffi
 
     model = ffi.Model(Path(sys.argv[1]), vocab_only=True)
     tokens: dict[str, int] = {}

@@ -11,7 +11,7 @@ from pathlib import Path
 from gguf import GGMLQuantizationType
 
 from kinetic.errors import RequestError
-from kinetic.model import ffi
+from kinetic.model.native import ffi
 from scripts import gguf_file
 from scripts.file_cache import cached_file
 from tests.support import sources, vocabularies

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
-from kinetic.model.engine import EngineOptions, LlamaEngine
-from kinetic.model.images import Projector, ProjectorOptions
-from kinetic.model.vision import MARKERS, Source, Vision
+from kinetic.model.engine.engine import EngineOptions, LlamaEngine
+from kinetic.model.native.images import Projector, ProjectorOptions
+from kinetic.model.vision.vision import MARKERS, Source, Vision
 from tests.support.answers import Harness
 from tests.support.pictures import data_url
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kinetic.model.draft import RepeatIndex
+from kinetic.model.drafts.repeats import RepeatIndex
 
 if TYPE_CHECKING:
-    from kinetic.model.draft_model import ModelGuess
+    from kinetic.model.drafts.draft_model import ModelGuess
     from kinetic.model.job import Job
     from kinetic.model.matching import Matcher
 

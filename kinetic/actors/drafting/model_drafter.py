@@ -26,7 +26,7 @@ from kinetic.actors.drafting.drafter import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinetic.model.draft_model import ModelGuess
+    from kinetic.model.drafts.draft_model import ModelGuess
 
 _TRIAL_ROUNDS = 6
 _TRIAL_COUNT = 2  # tokens of a draft while it is not known whether they pay

@@ -16,14 +16,14 @@ from kinetic.actors.drafting.drafter import (
 )
 from kinetic.actors.drafting.model_drafter import ModelDrafting
 from kinetic.errors import ModelError
-from kinetic.model.draft_model import DraftModel, load_draft_model
+from kinetic.model.drafts.draft_model import DraftModel, load_draft_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from kinetic.actors.policy.plan import BatchPlan
-    from kinetic.model.engine import LlamaEngine
+    from kinetic.model.engine.engine import LlamaEngine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from kinetic.model.gbnf.writer import written
 
 if TYPE_CHECKING:
     from kinetic.model import guidance
-    from kinetic.model.ffi import Model
+    from kinetic.model.native.ffi import Model
     from kinetic.model.vocab import Vocab
 
 GAP: Final = r"\n{1,2}"

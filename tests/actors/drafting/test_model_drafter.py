@@ -15,7 +15,7 @@ from kinetic.actors.drafting.drafter import (
     TextDrafter,
 )
 from kinetic.actors.drafting.model_drafter import ModelDrafter, ModelDrafting, Worth
-from kinetic.model.draft_model import ModelGuess
+from kinetic.model.drafts.draft_model import ModelGuess
 
 
 def passes(row=0.3, *, n_sequences=1, last_s=1.0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kinetic.model.engine import EngineOptions, LlamaEngine
+from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.model.rows import Rows
 from scripts.bench import qwen_shape
 from scripts.bench.qwen_shape import Shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from kinetic.model.draft import LONGEST, SHORTEST, RepeatIndex
+from kinetic.model.drafts.repeats import LONGEST, SHORTEST, RepeatIndex
 
 # Few different tokens, so that a lot repeats; pictures stand as negative ones.
 TEXTS = st.lists(st.integers(-2, 4), max_size=120)

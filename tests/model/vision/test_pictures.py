@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from kinetic.errors import RequestError
-from kinetic.model import pictures
-from kinetic.model.pictures import decode, read_source
+from kinetic.model.vision import pictures
+from kinetic.model.vision.pictures import decode, read_source
 from tests.support.pictures import (
     chunk,
     data_url,

@@ -28,10 +28,10 @@ import numpy as np
 
 from kinetic.errors import InternalError, ModelError, RequestError
 from kinetic.files.gguf import read_header
-from kinetic.model import ffi
-from kinetic.model.engine import MIB, free_memory
-from kinetic.model.identity import file_identity
-from kinetic.model.layout import Axes, Markers, Tile
+from kinetic.model.engine.engine import MIB, free_memory
+from kinetic.model.engine.identity import file_identity
+from kinetic.model.native import ffi
+from kinetic.model.vision.layout import Axes, Markers, Tile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from kinetic.model.layout import Layout
-    from kinetic.model.pictures import Pixels
+    from kinetic.model.vision.layout import Layout
+    from kinetic.model.vision.pictures import Pixels
 
 MAX_ASPECT: Final = 200
 """Most that a picture's longer side may be of its shorter one."""

@@ -3,8 +3,9 @@
 import pytest
 
 from kinetic.errors import InputTooLong, RequestError
-from kinetic.model import ffi, vector_limits
-from kinetic.model.vectors import VectorInputs, without_repeats
+from kinetic.model.native import ffi
+from kinetic.model.vectors import limits as vector_limits
+from kinetic.model.vectors.inputs import VectorInputs, without_repeats
 from kinetic.model.vocab import Vocab
 from kinetic.types import VectorRequest
 from tests.support import tiny_models

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kinetic.files import paths
-from kinetic.model.ffi import library_folder, library_versions
+from kinetic.model.native.ffi import library_folder, library_versions
 from kinetic.model.rows import Rows
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from kinetic.model.engine import LlamaEngine
+    from kinetic.model.engine.engine import LlamaEngine
 
     Float32Array = npt.NDArray[np.float32]
 

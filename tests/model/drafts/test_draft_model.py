@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from kinetic.errors import ModelError
-from kinetic.model import draft_model
-from kinetic.model.draft_model import (
+from kinetic.model.drafts import draft_model
+from kinetic.model.drafts.draft_model import (
     DraftModel,
     likeliest_of,
     load_draft_model,
     vocab_difference,
 )
-from kinetic.model.engine import EngineOptions, LlamaEngine
+from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.model.rows import Rows
 from tests.support import tiny_models
 

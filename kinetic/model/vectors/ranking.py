@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinetic.errors import InputTooLong, ModelError, RequestError, about
 from kinetic.model.chat.guard import MarkerIndex, free_characters
-from kinetic.model.vector_limits import add_tokens
+from kinetic.model.vectors.limits import add_tokens
 from kinetic.types import VectorJob
 
 if TYPE_CHECKING:

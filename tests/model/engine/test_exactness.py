@@ -2,8 +2,8 @@
 
 import pytest
 
-from kinetic.model.engine import EngineOptions, LlamaEngine
-from kinetic.model.probe import probe
+from kinetic.model.engine.engine import EngineOptions, LlamaEngine
+from kinetic.model.engine.exactness import probe
 from tests.support import tiny_models
 
 

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kinetic.errors import InternalError, ModelError, RequestError
-from kinetic.model import deep_stack, tokenizing
+from kinetic.model import tokenizing
+from kinetic.model.native import deep_stack
 
 # K-quant tiles take over from 8 rows on and add in another order; read once by the
 # library, so it must be set before the library is loaded.

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from kinetic.errors import ModelError, RequestError
-from kinetic.model import ffi
-from kinetic.model.images import Projector, ProjectorOptions
-from kinetic.model.layout import Markers, Tile
-from kinetic.model.pictures import decode
+from kinetic.model.native import ffi
+from kinetic.model.native.images import Projector, ProjectorOptions
+from kinetic.model.vision.layout import Markers, Tile
+from kinetic.model.vision.pictures import decode
 from tests.support import tiny_models, tiny_projectors
 from tests.support.pictures import drawing, encoded
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kinetic.errors import ModelError
-from kinetic.model.probe import Verdict
+from kinetic.model.engine.exactness import Verdict
 from kinetic.model.rows import Rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from kinetic.model.engine import LlamaEngine
+    from kinetic.model.engine.engine import LlamaEngine
 
 _WORDS = "The quick brown fox jumps over the lazy dog, then 3 more follow it home. "
 _REPEATS = (1, 6, 12)

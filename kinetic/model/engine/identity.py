@@ -8,10 +8,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kinetic.model.ffi import library_folder
+from kinetic.model.native.ffi import library_folder
 
 if TYPE_CHECKING:
-    from kinetic.model.engine import LlamaEngine
+    from kinetic.model.engine.engine import LlamaEngine
 
 _END = 1 << 20  # bytes of each end of a model file that are looked at
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from kinetic.errors import InternalError, ModelError
 from kinetic.files.gguf import read_header
 from kinetic.files.store import shards
-from kinetic.model import ffi, pooling
+from kinetic.model.engine import pooling
+from kinetic.model.native import ffi
 from kinetic.model.vocab import Vocab
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from kinetic.model import library
+from kinetic.model.engine import library
 from tests.support import tiny_models
 
 
@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_read_changes_nothing(
 
 def test_choosing_does_not_import_the_engine():
     code = (
-        "import sys; from pathlib import Path; from kinetic.model import library;"
+        "import sys; from pathlib import Path; from kinetic.model.engine import library;"
         " library.choose_library(Path('/nowhere'), None); library.engine_folder();"
         " sys.exit('llama_cpp' in sys.modules)"
     )

@@ -5,7 +5,7 @@ import stat
 import numpy as np
 import pytest
 
-from kinetic.model.snapshot import BadState, StateFolder, StateHead, read, write
+from kinetic.model.engine.snapshot import BadState, StateFolder, StateHead, read, write
 
 IDENTITY = "model-build-plan"
 STATE = bytes(range(256)) * 5

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from kinetic.model.images import Prepared
-    from kinetic.model.pictures import Pixels
+    from kinetic.model.native.images import Prepared
     from kinetic.model.rows import Rows
+    from kinetic.model.vision.pictures import Pixels
 
 
 class Engine(Protocol):

@@ -17,7 +17,7 @@ from typing import Final
 
 from kinetic.errors import ModelError
 from kinetic.files.gguf import read_header
-from kinetic.model import pooling
+from kinetic.model.engine import pooling
 
 FOLDER: Final = "lib_vectors"
 """Beside `lib` in the engine's package."""

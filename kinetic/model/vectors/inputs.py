@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinetic.errors import InputTooLong, RequestError, about
-from kinetic.model.vector_limits import add_tokens, check_numbers
+from kinetic.model.vectors.limits import add_tokens, check_numbers
 from kinetic.types import VectorJob
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@
 import pytest
 
 from kinetic.errors import InputTooLong, ModelError, RequestError
-from kinetic.model import ffi, vector_limits
-from kinetic.model.ranking import TEMPLATE_KEY, PairInputs, PairMarkers
+from kinetic.model.native import ffi
+from kinetic.model.vectors import limits as vector_limits
+from kinetic.model.vectors.ranking import TEMPLATE_KEY, PairInputs, PairMarkers
 from kinetic.model.vocab import Vocab
 from kinetic.types import RankRequest
 from tests.support import tiny_models

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from kinetic.errors import ModelError
 from kinetic.files.gguf import Header, Tensor
-from kinetic.model.pooling import TEXT, longest_input, parts, serving
+from kinetic.model.engine.pooling import TEXT, longest_input, parts, serving
 
 
 def header(architecture="bert", tensors=(), **values):
