@@ -27,7 +27,7 @@ from kinetic.loading import (
     state_rules,
     vector_inputs,
 )
-from kinetic.model.constraint import ConstraintCompiler
+from kinetic.model.constraints.constraint import ConstraintCompiler
 from kinetic.model.prompt import PromptBuilder
 from kinetic.model.sampling import prepare
 from kinetic.model.vision.vision import Vision

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kinetic.actors.metrics.exposition import KINETIC, LLAMA_SERVER, HistogramSpec, Spec
-from kinetic.model.json_schema import keywords
+from kinetic.model.constraints.json_schema import keywords
 from kinetic.web.fields import Field
 from kinetic.web.llama_server import fields as native, sampling as native_sampling
 from kinetic.web.llama_server.embedding import EMBEDDING

@@ -57,7 +57,7 @@ from kinetic.actors.slots.stages import (
     Stepping,
 )
 from kinetic.errors import KineticError
-from kinetic.model.matching import Renewal
+from kinetic.model.constraints.matching import Renewal
 from kinetic.model.sampling import TokenSampler
 
 if TYPE_CHECKING:

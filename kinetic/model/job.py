@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kinetic.model.chat.calls import OutputFormat
-    from kinetic.model.matching import Constraint
-    from kinetic.model.verdict import Verdict
+    from kinetic.model.constraints.matching import Constraint
+    from kinetic.model.constraints.verdict import Verdict
     from kinetic.model.vision.layout import Tile
     from kinetic.types import RequestAsRead, SamplingParams
 

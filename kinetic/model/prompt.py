@@ -15,9 +15,9 @@ from kinetic.model.chat.calls import OutputFormat, markers
 from kinetic.model.chat.forced import XML_FAMILIES, Think, forced_grammar
 from kinetic.model.chat.template import TemplateError
 from kinetic.model.chat.thinking import tags_in
+from kinetic.model.constraints.verdict import Verdict
 from kinetic.model.job import Job
 from kinetic.model.tokenizing import MOST_UNBROKEN
-from kinetic.model.verdict import Verdict
 from kinetic.model.vision.vision import Source, refuse, with_markers
 from kinetic.types import ChatInput, RequestAsRead, TextInput
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kinetic.model.chat.template import ChatTemplate, Rendered
-    from kinetic.model.constraint import ConstraintCompiler
+    from kinetic.model.constraints.constraint import ConstraintCompiler
+    from kinetic.model.constraints.json_schema.judge import Judge
+    from kinetic.model.constraints.matching import Constraint
     from kinetic.model.job import ImageSpan
-    from kinetic.model.json_schema.judge import Judge
-    from kinetic.model.matching import Constraint
     from kinetic.model.vision.vision import Vision
     from kinetic.model.vocab import Vocab
     from kinetic.types import GenerationRequest, SamplingParams

@@ -17,7 +17,7 @@ from kinetic.actors.system import ActorSystem, SystemOptions
 from kinetic.errors import InternalError, ModelError, RequestError
 from kinetic.files import digest, gguf as gguf_header, paths, store
 from kinetic.loading import chat_template, choose_plan, state_rules
-from kinetic.model.constraint import ConstraintCompiler
+from kinetic.model.constraints.constraint import ConstraintCompiler
 from kinetic.model.engine.engine import (
     MIB,
     EngineOptions,

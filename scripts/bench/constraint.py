@@ -21,7 +21,7 @@ from typing import Any, cast
 import numpy as np
 
 from kinetic.files import paths
-from kinetic.model.constraint import ConstraintCompiler
+from kinetic.model.constraints.constraint import ConstraintCompiler
 from kinetic.model.native import ffi
 from kinetic.model.vocab import Vocab
 from kinetic.types import ConstraintSpec

@@ -31,9 +31,9 @@ from kinetic.actors.messages import (
 from kinetic.actors.slots.drawing import Drawn
 from kinetic.errors import InternalError
 from kinetic.model.chat.calls import OutputFormat
-from kinetic.model.json_schema.judge import Judge
-from kinetic.model.texts import text_matches
-from kinetic.model.verdict import Verdict
+from kinetic.model.constraints.json_schema.judge import Judge
+from kinetic.model.constraints.texts import text_matches
+from kinetic.model.constraints.verdict import Verdict
 from kinetic.types import Finish, SamplingParams
 from tests.support.refs import Ref
 

@@ -14,7 +14,7 @@ import pytest
 from kinetic.actors.messages import Delta
 from kinetic.actors.policy.plan import alone_plan, uniform_plan
 from kinetic.errors import InternalError, RequestError
-from kinetic.model.constraint import ConstraintCompiler
+from kinetic.model.constraints.constraint import ConstraintCompiler
 from kinetic.types import ConstraintSpec, SamplingParams
 from tests.support import tiny_models
 from tests.support.answers import Collector, running

@@ -15,7 +15,7 @@ import pytest
 from kinetic.actors import slot
 from kinetic.actors.policy.plan import alone_plan, uniform_plan
 from kinetic.actors.text.answer import Answer
-from kinetic.model.constraint import ConstraintCompiler
+from kinetic.model.constraints.constraint import ConstraintCompiler
 from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.model.engine.exactness import probe
 from kinetic.types import ConstraintSpec, SamplingParams

@@ -11,8 +11,8 @@ from kinetic.actors.messages import Renew, Renewed
 from kinetic.actors.policy.plan import uniform_plan
 from kinetic.actors.renewer import Renewer
 from kinetic.errors import InternalError, RequestError
-from kinetic.model.constraint import ConstraintCompiler, ConstraintLimits
-from kinetic.model.guidance import GrammarRefusedError, NativeLimits
+from kinetic.model.constraints.constraint import ConstraintCompiler, ConstraintLimits
+from kinetic.model.constraints.guidance import GrammarRefusedError, NativeLimits
 from kinetic.types import ConstraintSpec, SamplingParams
 from tests.support.answers import running
 from tests.support.drafts import eager

@@ -42,7 +42,7 @@ from kinetic.actors.messages import (
 from kinetic.actors.policy.kept import StateRules
 from kinetic.actors.slot import Slot, SlotOptions
 from kinetic.errors import InternalError
-from kinetic.model.matching import OutgrownError, Renewal
+from kinetic.model.constraints.matching import OutgrownError, Renewal
 from kinetic.types import SamplingParams
 from tests.support.refs import Ref
 

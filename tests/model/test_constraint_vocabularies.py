@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kinetic.model.constraint import ConstraintCompiler
+from kinetic.model.constraints.constraint import ConstraintCompiler
 from kinetic.model.native import ffi
 from kinetic.model.vocab import Vocab
 from kinetic.types import ConstraintSpec

@@ -10,7 +10,7 @@ import pytest
 from kinetic.errors import Overloaded, RequestError
 from kinetic.model import tokenizing, vocab as vocab_module
 from kinetic.model.chat.template import ChatTemplate
-from kinetic.model.guidance import Tokens
+from kinetic.model.constraints.guidance import Tokens
 from kinetic.model.native import deep_stack, ffi
 from kinetic.model.prompt import PromptBuilder
 from kinetic.model.tokenizing import STACK_BASE, STACK_PER_CHAR

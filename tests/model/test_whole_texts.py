@@ -5,7 +5,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from kinetic.errors import ContextExceeded, RequestError
 from kinetic.loading import chat_template
-from kinetic.model.constraint import ConstraintCompiler
+from kinetic.model.constraints.constraint import ConstraintCompiler
 from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.model.native import ffi
 from kinetic.model.prompt import PromptBuilder

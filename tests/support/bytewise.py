@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from kinetic.model.constraint import ConstraintCompiler
-from kinetic.model.matching import Constraint, Matcher, OutgrownError
+from kinetic.model.constraints.constraint import ConstraintCompiler
+from kinetic.model.constraints.matching import Constraint, Matcher, OutgrownError
 from kinetic.types import ConstraintSpec
 
 END = 256

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from kinetic.actors import base, cache, detokenizer
 from kinetic.actors.messages import Matched, Spoken, TextEnded
 from kinetic.errors import InternalError
-from kinetic.model.constraint import ConstraintCompiler
+from kinetic.model.constraints.constraint import ConstraintCompiler
 from kinetic.types import ConstraintSpec, SamplingParams
 from tests.support.answers import LIMIT_S, running
 from tests.support.drafts import eager

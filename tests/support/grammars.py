@@ -6,8 +6,8 @@ import itertools
 import random
 from collections.abc import Mapping
 
-from kinetic.model.gbnf.nodes import Alt, Chars, Node, Ref, Repeat, Seq
-from kinetic.model.gbnf.parser import ROOT, Gbnf
+from kinetic.model.constraints.gbnf.nodes import Alt, Chars, Node, Ref, Repeat, Seq
+from kinetic.model.constraints.gbnf.parser import ROOT, Gbnf
 
 TEXTS = (
     *(

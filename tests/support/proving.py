@@ -12,7 +12,7 @@ from kinetic.actors.receipt import ReceiptFacts, engine_identity
 from kinetic.actors.system import ActorSystem, SystemOptions
 from kinetic.files.digest import BackgroundDigest
 from kinetic.loading import chat_template, choose_plan, state_rules
-from kinetic.model.constraint import ConstraintCompiler
+from kinetic.model.constraints.constraint import ConstraintCompiler
 from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.model.prompt import PromptBuilder
 from kinetic.types import ChatInput, GenerationRequest, SamplingParams, TextInput

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kinetic.model.drafts.repeats import RepeatIndex
 
 if TYPE_CHECKING:
+    from kinetic.model.constraints.matching import Matcher
     from kinetic.model.drafts.draft_model import ModelGuess
     from kinetic.model.job import Job
-    from kinetic.model.matching import Matcher
 
 PRIOR_ROW: Final = 0.7
 """What one more row costs in steps, until it is measured."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kinetic.model.matching import Renewal
+    from kinetic.model.constraints.matching import Renewal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kinetic.actors.messages.sink import Sink
     from kinetic.actors.messages.states import KeptState, PromptState
     from kinetic.errors import KineticError
+    from kinetic.model.constraints.guidance import Walker
     from kinetic.model.drafts.draft_model import ModelGuess
-    from kinetic.model.guidance import Walker
     from kinetic.model.job import Job
 
 

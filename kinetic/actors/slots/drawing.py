@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kinetic.errors import InternalError, KineticError
-from kinetic.model.matching import OutgrownError
+from kinetic.model.constraints.matching import OutgrownError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from kinetic.model.guidance import Walker
-    from kinetic.model.matching import Matcher, Renewal
+    from kinetic.model.constraints.guidance import Walker
+    from kinetic.model.constraints.matching import Matcher, Renewal
     from kinetic.model.sampling import TokenSampler
 
 
