@@ -22,8 +22,8 @@ from kinetic.actors.policy.plan import BatchPlan, alone_plan, uniform_plan
 from kinetic.errors import ModelError
 from kinetic.files import paths
 from kinetic.files.store import model_stem, shards
-from kinetic.model.chat.calls import FAMILIES, markers
-from kinetic.model.chat.template import ChatTemplate
+from kinetic.model.chat.reply.calls import FAMILIES, markers
+from kinetic.model.chat.template.template import ChatTemplate
 from kinetic.model.defaults import recommended_sampling
 from kinetic.model.engine.engine import EngineOptions, LlamaEngine, free_memory
 from kinetic.model.engine.exactness import Verdict, probe

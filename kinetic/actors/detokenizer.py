@@ -27,7 +27,7 @@ from kinetic.actors.text.answer import Answer
 from kinetic.actors.text.output import OutputText
 from kinetic.actors.text.scoring import PromptScores
 from kinetic.errors import InternalError
-from kinetic.model.chat.calls import parser_for
+from kinetic.model.chat.reply.calls import parser_for
 from kinetic.types import Finish
 
 if TYPE_CHECKING:

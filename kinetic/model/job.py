@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kinetic.model.chat.calls import OutputFormat
+    from kinetic.model.chat.reply.calls import OutputFormat
     from kinetic.model.constraints.matching import Constraint
     from kinetic.model.constraints.verdict import Verdict
     from kinetic.model.vision.layout import Tile

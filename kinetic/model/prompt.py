@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kinetic.errors import ContextExceeded, RequestError, UnsupportedFeature, about
-from kinetic.model.chat.calls import OutputFormat, markers
-from kinetic.model.chat.forced import XML_FAMILIES, Think, forced_grammar
-from kinetic.model.chat.template import TemplateError
+from kinetic.model.chat.reply.calls import OutputFormat, markers
+from kinetic.model.chat.reply.forced import XML_FAMILIES, Think, forced_grammar
+from kinetic.model.chat.template.template import TemplateError
 from kinetic.model.chat.thinking import tags_in
 from kinetic.model.constraints.verdict import Verdict
 from kinetic.model.job import Job
@@ -24,7 +24,7 @@ from kinetic.types import ChatInput, RequestAsRead, TextInput
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kinetic.model.chat.template import ChatTemplate, Rendered
+    from kinetic.model.chat.template.template import ChatTemplate, Rendered
     from kinetic.model.constraints.constraint import ConstraintCompiler
     from kinetic.model.constraints.json_schema.judge import Judge
     from kinetic.model.constraints.matching import Constraint

@@ -36,7 +36,7 @@ from kinetic.types import GenerationRequest
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from kinetic.model.chat.template import ChatTemplate
+    from kinetic.model.chat.template.template import ChatTemplate
     from kinetic.model.job import Job
     from kinetic.receipts.record import EngineIdentity, Receipt
 

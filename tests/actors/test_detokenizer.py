@@ -30,7 +30,7 @@ from kinetic.actors.messages import (
 )
 from kinetic.actors.slots.drawing import Drawn
 from kinetic.errors import InternalError
-from kinetic.model.chat.calls import OutputFormat
+from kinetic.model.chat.reply.calls import OutputFormat
 from kinetic.model.constraints.json_schema.judge import Judge
 from kinetic.model.constraints.texts import text_matches
 from kinetic.model.constraints.verdict import Verdict

@@ -6,7 +6,7 @@ import pytest
 
 from kinetic.errors import InternalError
 from kinetic.loading import chat_template
-from kinetic.model.chat.calls import parser_for
+from kinetic.model.chat.reply.calls import parser_for
 from kinetic.model.constraints.constraint import ConstraintCompiler
 from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.model.prompt import PromptBuilder

@@ -9,7 +9,7 @@ import pytest
 
 from kinetic.errors import Overloaded, RequestError
 from kinetic.model import tokenizing, vocab as vocab_module
-from kinetic.model.chat.template import ChatTemplate
+from kinetic.model.chat.template.template import ChatTemplate
 from kinetic.model.constraints.guidance import Tokens
 from kinetic.model.native import deep_stack, ffi
 from kinetic.model.prompt import PromptBuilder

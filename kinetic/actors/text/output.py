@@ -12,7 +12,7 @@ from kinetic.types import ContentPiece, Finish, OutputPiece, TokenLogprob
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinetic.model.chat.calls import OutputParser
+    from kinetic.model.chat.reply.calls import OutputParser
 
 
 class StopMatcher:

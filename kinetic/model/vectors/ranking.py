@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kinetic.errors import InputTooLong, ModelError, RequestError, about
-from kinetic.model.chat.guard import MarkerIndex, free_characters
+from kinetic.model.chat.template.guard import MarkerIndex, free_characters
 from kinetic.model.vectors.limits import add_tokens
 from kinetic.types import VectorJob
 

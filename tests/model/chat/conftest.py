@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kinetic.model.chat.template import ChatTemplate, Rendered
+from kinetic.model.chat.template.template import ChatTemplate, Rendered
 
 NOW = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
 CONTROL = (

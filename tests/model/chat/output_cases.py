@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kinetic.model.chat.calls import OutputFormat, OutputParser, parser_for
+from kinetic.model.chat.reply.calls import OutputFormat, OutputParser, parser_for
 from kinetic.types import CallPiece, ContentPiece, OutputPiece, ReasoningPiece, ToolCall
 
 CASES = Path(__file__).parent / "cases"

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kinetic.model.chat.calls import OutputFormat
-from kinetic.model.chat.forced import forced_grammar
+from kinetic.model.chat.reply.calls import OutputFormat
+from kinetic.model.chat.reply.forced import forced_grammar
 from tests.model.chat.output_cases import read
 from tests.support.bytewise import END, accepts, allowed, compiled, compiler
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kinetic.model.chat.calls import OutputFormat
+from kinetic.model.chat.reply.calls import OutputFormat
 from tests.model.chat.output_cases import read
 
 # What comes behind is the next turn; a bare call has to be the end.

@@ -8,7 +8,7 @@ import re
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from kinetic.model.chat.template import ChatTemplate, TemplateError
+from kinetic.model.chat.template.template import ChatTemplate, TemplateError
 from tests.model.chat.conftest import NOW
 
 LONG_ID = "call_0f3a9c7e5b1d4862"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kinetic.model.chat.guard import MarkerIndex, free_characters
-from kinetic.model.chat.normalise import TemplateError
-from kinetic.model.chat.template import ChatTemplate
+from kinetic.model.chat.template.guard import MarkerIndex, free_characters
+from kinetic.model.chat.template.normalise import TemplateError
+from kinetic.model.chat.template.template import ChatTemplate
 from tests.model.chat.conftest import CONTROL, IMAGE, NOW, STRUCTURAL
 
 ATTACK = (

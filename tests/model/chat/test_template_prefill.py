@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinetic.model.chat.template import ChatTemplate
+from kinetic.model.chat.template.template import ChatTemplate
 from tests.model.chat.conftest import NOW
 
 

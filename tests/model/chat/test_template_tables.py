@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic.model.chat.template import CHATML, ChatTemplate
+from kinetic.model.chat.template.template import CHATML, ChatTemplate
 from tests.model.chat.conftest import NOW
 
 RECORDED = json.loads(

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kinetic.model.chat.normalise import TemplateError
-from kinetic.model.chat.template import ChatTemplate
+from kinetic.model.chat.template.normalise import TemplateError
+from kinetic.model.chat.template.template import ChatTemplate
 
 USER = [{"role": "user", "content": "Hi"}]
 
