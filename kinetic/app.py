@@ -33,9 +33,9 @@ from kinetic.model.sampling import prepare
 from kinetic.model.vision.vision import Vision
 from kinetic.receipts import signing
 from kinetic.receipts.record import signer_json
+from kinetic.web.fields.sampling import ModelFacts
+from kinetic.web.http.server import check_address, listen
 from kinetic.web.routes import application
-from kinetic.web.sampling import ModelFacts
-from kinetic.web.server import check_address, listen
 from kinetic.web.service import Service
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ class ServeOptions:
     line_limit: int = 256
     """Requests that may wait for a slot; more are answered 503."""
     max_connections: int | None = None
-    """Connections that are answered at once; None is what web/room.py says."""
+    """Connections that are answered at once; None is what web/http/room.py says."""
     request_timeout_s: float = 30.0
     """Time a client has to send its request."""
     max_body_bytes: int = 32 * MIB

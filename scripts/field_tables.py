@@ -12,7 +12,8 @@ from pathlib import Path
 
 from kinetic.actors.metrics.exposition import KINETIC, LLAMA_SERVER, HistogramSpec, Spec
 from kinetic.model.constraints.json_schema import keywords
-from kinetic.web.fields import Field
+from kinetic.web.fields.sampling import DRAWING, SAMPLING
+from kinetic.web.fields.tables import Field
 from kinetic.web.llama_server import fields as native, sampling as native_sampling
 from kinetic.web.llama_server.embedding import EMBEDDING
 from kinetic.web.ollama import embed, fields as ollama
@@ -28,7 +29,6 @@ from kinetic.web.openai.fields import (
     Refused,
 )
 from kinetic.web.openai.rerank import REFUSED_RERANK, RERANK
-from kinetic.web.sampling import DRAWING, SAMPLING
 from scripts.compat_compare import read_explained
 from scripts.llama_server_compat import DIFFERENCES
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tornado import web
 
 from kinetic import __version__
-from kinetic.web import guard, json_body
+from kinetic.web import guard
 from kinetic.web.errors import HttpError, openai_body, to_http, too_large
+from kinetic.web.http import body as json_body
 from kinetic.web.journal import Journal
 from kinetic.web.service import ClientGone
 

@@ -6,8 +6,8 @@ import time
 from dataclasses import replace
 
 from kinetic.actors.messages import Failed, Finished, PromptMoved
-from kinetic.web import json_body
 from kinetic.web.base import ApiHandler
+from kinetic.web.http import body as json_body
 from kinetic.web.openai import schema
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
         VectorJob,
         VectorRequest,
     )
+    from kinetic.web.fields.sampling import ModelFacts
     from kinetic.web.journal import Journal
-    from kinetic.web.sampling import ModelFacts
 
 
 T = TypeVar("T")

@@ -7,8 +7,8 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from kinetic.web.fields.sampling import DRAWING, SAMPLING
 from kinetic.web.openai.fields import CHAT as CHAT_FIELDS, COMPLETIONS, REFUSED
-from kinetic.web.sampling import DRAWING, SAMPLING
 from tests.support.openai_http import CHAT, TEXT, error_in
 from tests.support.server import running_server
 

@@ -23,7 +23,7 @@ from kinetic.model.sampling import (
     prepare,
 )
 from kinetic.types import SamplingParams
-from kinetic.web import readers
+from kinetic.web.fields import readers
 from tests.support import tiny_models
 
 N_CTX = 256

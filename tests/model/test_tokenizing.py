@@ -25,7 +25,7 @@ from kinetic.types import (
     TextInput,
     VectorRequest,
 )
-from kinetic.web.sampling import ModelFacts, bias_by_id
+from kinetic.web.fields.sampling import ModelFacts, bias_by_id
 from tests.support import pre_tokenizers
 
 ROOT = Path(__file__).parents[2]

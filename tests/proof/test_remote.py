@@ -14,9 +14,9 @@ from kinetic.proof.remote import RemoteBench, request_of
 from kinetic.receipts.record import seal
 from kinetic.receipts.verify import Outcome, Pin, verify
 from kinetic.types import ChatInput, ConstraintSpec, Finish
+from kinetic.web.fields.sampling import ModelFacts
 from kinetic.web.llama_server.schema import read_completion
 from kinetic.web.openai.schema import Arrival, read_chat
-from kinetic.web.sampling import ModelFacts
 from tests.support.receipts import CHAT, SIGNER, TEXT
 
 ANY = Pin()

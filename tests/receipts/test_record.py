@@ -13,8 +13,8 @@ from kinetic.receipts.canonical import canonical
 from kinetic.receipts.checks import TOKENS_MAX
 from kinetic.receipts.record import RequestRecord, is_plain, json_text, seal, to_json
 from kinetic.types import ChatInput, GenerationRequest, SamplingParams
+from kinetic.web.fields.sampling import SAMPLING as OPENAI
 from kinetic.web.llama_server.sampling import SAMPLING as NATIVE
-from kinetic.web.sampling import SAMPLING as OPENAI
 from tests.support.receipts import CHAT, SIGNER, TEXT, changed, leaves, resealed
 
 

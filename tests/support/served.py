@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from kinetic.types import ModelInfo, SamplingParams
-from kinetic.web.sampling import ModelFacts
+from kinetic.web.fields.sampling import ModelFacts
 
 _INFO = ModelInfo(
     id="tiny",

@@ -17,8 +17,8 @@ from kinetic.config import ServeOptions
 from kinetic.errors import KineticError
 from kinetic.model.job import Job
 from kinetic.types import ContentPiece, Finish, GenerationRequest, Timings, Usage
+from kinetic.web.http.server import listen
 from kinetic.web.routes import application
-from kinetic.web.server import listen
 from kinetic.web.service import Service
 from tests.support.served import model_facts, model_info
 

@@ -9,8 +9,8 @@ import socket
 
 import pytest
 
-from kinetic.web import connection, crowd, door, room
-from kinetic.web.crowd import Crowd, Room, Stage
+from kinetic.web.http import connection, crowd, door, room
+from kinetic.web.http.crowd import Crowd, Room, Stage
 from tests.support.raw_http import RawClient, exchange, request
 from tests.support.web_app import Script, delta, finished, talk
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from kinetic.web import json_body
+from kinetic.web.http import body as json_body
 from kinetic.web.routes import all_routes
 from tests.support.raw_http import exchange, request
 from tests.support.web_app import Script, talk

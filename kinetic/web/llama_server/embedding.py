@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from kinetic.errors import RequestError, UnsupportedFeature
 from kinetic.types import ModelInfo, VectorRequest
-from kinetic.web.fields import LLAMA, Field, FieldReader
-from kinetic.web.normalise import EUCLIDEAN, RAW, scaled, written
+from kinetic.web.fields.normalise import EUCLIDEAN, RAW, scaled, written
+from kinetic.web.fields.readers import one_of, shown
+from kinetic.web.fields.tables import LLAMA, Field, FieldReader
+from kinetic.web.fields.vector_fields import INPUTS_MAX, check_dimensions, read_inputs
 from kinetic.web.openai.embeddings import DIMENSIONS, NORMALISE
-from kinetic.web.readers import one_of, shown
-from kinetic.web.vector_fields import INPUTS_MAX, check_dimensions, read_inputs
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kinetic.web import readers
-from kinetic.web.fields import KINETIC, LLAMA, RECEIPT, Field
+from kinetic.web.fields import readers
+from kinetic.web.fields.readers import INT32_MAX, flag, shown, texts, whole
+from kinetic.web.fields.tables import KINETIC, LLAMA, RECEIPT, Field
 from kinetic.web.llama_server.sampling import (
     FLAG,
     SAMPLING,
     WHOLE_FROM_0,
     native_field,
 )
-from kinetic.web.readers import INT32_MAX, flag, shown, texts, whole
 
 PROBABILITIES_MAX = 256
 """Alternatives per token: each costs memory until the answer is written."""

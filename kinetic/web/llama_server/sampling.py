@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kinetic.web import readers
-from kinetic.web.fields import LLAMA, Field
-from kinetic.web.readers import (
+from kinetic.web.fields import readers
+from kinetic.web.fields.readers import (
     BREAKERS_RANGE,
     INT32_MAX,
     Unfit,
@@ -20,7 +19,8 @@ from kinetic.web.readers import (
     number,
     whole,
 )
-from kinetic.web.sampling import MODEL_FILE
+from kinetic.web.fields.sampling import MODEL_FILE
+from kinetic.web.fields.tables import LLAMA, Field
 
 FLOAT_MAX = 1e9
 """Bound of numbers that llama-server leaves unbounded; far from float32's end."""

@@ -8,11 +8,11 @@ from typing import Any
 
 from kinetic.errors import RequestError, UnsupportedFeature
 from kinetic.types import ConstraintSpec, GenerationRequest, TextInput
-from kinetic.web import constraints
-from kinetic.web.fields import Field, FieldReader
+from kinetic.web.fields import constraints
+from kinetic.web.fields.readers import flag, shown
+from kinetic.web.fields.sampling import ModelFacts, sampling_params
+from kinetic.web.fields.tables import Field, FieldReader
 from kinetic.web.llama_server.fields import COMPLETION, refusal
-from kinetic.web.readers import flag, shown
-from kinetic.web.sampling import ModelFacts, sampling_params
 
 PROMPTS_MAX = 64
 ANSWERS_MAX = 128

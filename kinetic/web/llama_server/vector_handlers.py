@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from kinetic.web import json_body
 from kinetic.web.base import ApiHandler
+from kinetic.web.http import body as json_body
 from kinetic.web.llama_server.embedding import Wanted, embedding_json, read_embedding
 from kinetic.web.llama_server.handlers import NativeHandler
 from kinetic.web.vector_handler import VectorHandler

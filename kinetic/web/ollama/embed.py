@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from kinetic.errors import RequestError
 from kinetic.types import ModelInfo, VectorRequest
-from kinetic.web.fields import Field, FieldReader
-from kinetic.web.normalise import EUCLIDEAN, RAW, scaled, written
-from kinetic.web.ollama.fields import OLLAMA, OPTIONS
-from kinetic.web.ollama.keep_alive import keep_alive
-from kinetic.web.readers import flag, mapping, shown, text, whole
-from kinetic.web.vector_fields import (
+from kinetic.web.fields.normalise import EUCLIDEAN, RAW, scaled, written
+from kinetic.web.fields.readers import flag, mapping, shown, text, whole
+from kinetic.web.fields.tables import Field, FieldReader
+from kinetic.web.fields.vector_fields import (
     INPUTS_MAX,
     check_count,
     check_dimensions,
     check_pooled,
 )
+from kinetic.web.ollama.fields import OLLAMA, OPTIONS
+from kinetic.web.ollama.keep_alive import keep_alive
 
 if TYPE_CHECKING:
     import numpy as np

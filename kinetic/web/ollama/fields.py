@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kinetic.web import readers
-from kinetic.web.fields import RECEIPT, Field
+from kinetic.web.fields import readers
+from kinetic.web.fields.readers import Unfit, flag, mapping, one_of, text, whole
+from kinetic.web.fields.sampling import DRAWING, SAMPLING
+from kinetic.web.fields.tables import RECEIPT, Field
 from kinetic.web.ollama.keep_alive import keep_alive
-from kinetic.web.readers import Unfit, flag, mapping, one_of, text, whole
-from kinetic.web.sampling import DRAWING, SAMPLING
 
 OLLAMA = "Ollama"
 ALTERNATIVES_MAX = 20

@@ -16,14 +16,14 @@ from kinetic.actors.messages import Delta, Failed, Finished, SinkEvent
 from kinetic.errors import ModelNotFound, RequestError, UnsupportedFeature
 from kinetic.files.gguf import Header, read_headers
 from kinetic.files.store import shards
-from kinetic.web import json_body
 from kinetic.web.base import ApiHandler
 from kinetic.web.errors import HttpError, ollama_body, to_http
-from kinetic.web.ndjson import LineStream
+from kinetic.web.fields.readers import shown
+from kinetic.web.http import body as json_body
+from kinetic.web.http.ndjson import LineStream
 from kinetic.web.ollama import describe, schema
 from kinetic.web.ollama.names import check_name, display_name
 from kinetic.web.ollama.render import Renderer, Shape, chat_shape, generate_shape
-from kinetic.web.readers import shown
 from kinetic.web.service import ClientGone
 
 if TYPE_CHECKING:

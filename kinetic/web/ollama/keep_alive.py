@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from kinetic.web.readers import Unfit
+from kinetic.web.fields.readers import Unfit
 
 # Go takes both of the letters that look like a Greek mu.
 _UNITS = {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kinetic.errors import ModelNotFound, RequestError
 from kinetic.files.store import split_tag
-from kinetic.web.readers import shown
+from kinetic.web.fields.readers import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -14,13 +14,13 @@ from kinetic.types import (
     ModelInfo,
     TextInput,
 )
-from kinetic.web import constraints
-from kinetic.web.fields import FieldReader
+from kinetic.web.fields import constraints
+from kinetic.web.fields.readers import shown
+from kinetic.web.fields.sampling import ModelFacts, sampling_params
+from kinetic.web.fields.tables import FieldReader
 from kinetic.web.ollama.fields import CHAT, GENERATE, OPTIONS
 from kinetic.web.openai.messages import image_part, read_messages
 from kinetic.web.openai.tools import read_tools
-from kinetic.web.readers import shown
-from kinetic.web.sampling import ModelFacts, sampling_params
 
 _CHAT = FieldReader.of(CHAT)
 _GENERATE = FieldReader.of(GENERATE)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from kinetic.errors import RequestError
 from kinetic.types import ModelInfo, VectorRequest
-from kinetic.web.fields import LLAMA, OPENAI, Field, FieldReader
-from kinetic.web.normalise import EUCLIDEAN, NORM_MAX, RAW, scaled, written
-from kinetic.web.openai.fields import Refused
-from kinetic.web.openai.vector_names import check_names
-from kinetic.web.readers import one_of, whole
-from kinetic.web.vector_fields import (
+from kinetic.web.fields.normalise import EUCLIDEAN, NORM_MAX, RAW, scaled, written
+from kinetic.web.fields.readers import one_of, whole
+from kinetic.web.fields.tables import LLAMA, OPENAI, Field, FieldReader
+from kinetic.web.fields.vector_fields import (
     INPUTS_MAX,
     check_dimensions,
     check_pooled,
     read_inputs,
 )
+from kinetic.web.openai.fields import Refused
+from kinetic.web.openai.vector_names import check_names
 
 if TYPE_CHECKING:
     import numpy as np

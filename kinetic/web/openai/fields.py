@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kinetic.web import readers
-from kinetic.web.fields import LLAMA, OPENAI, RECEIPT, Field
-from kinetic.web.readers import flag, mapping, one_of, text, whole
-from kinetic.web.sampling import DRAWING, SAMPLING
+from kinetic.web.fields import readers
+from kinetic.web.fields.readers import flag, mapping, one_of, text, whole
+from kinetic.web.fields.sampling import DRAWING, SAMPLING
+from kinetic.web.fields.tables import LLAMA, OPENAI, RECEIPT, Field
 
 CHOICES_MAX = 16
 PROMPTS_MAX = 64

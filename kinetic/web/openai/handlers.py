@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from kinetic import __version__
 from kinetic.actors.messages import Failed, Finished, SinkEvent
 from kinetic.types import TextInput
-from kinetic.web import json_body, sse
 from kinetic.web.base import ApiHandler
 from kinetic.web.errors import HttpError, to_http
+from kinetic.web.http import body as json_body, sse
 from kinetic.web.models import model_entry, models_body
 from kinetic.web.openai import schema
 from kinetic.web.openai.render import ChatWriter, Head, TextWriter, Totals, Writer
@@ -20,7 +20,7 @@ from kinetic.web.openai.whole import WholeChat, WholeText
 from kinetic.web.service import ClientGone
 
 if TYPE_CHECKING:
-    from kinetic.web.sampling import ModelFacts
+    from kinetic.web.fields.sampling import ModelFacts
     from kinetic.web.stream import RequestStream
 
 

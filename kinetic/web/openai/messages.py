@@ -8,8 +8,8 @@ from typing import Any
 import voluptuous as vol
 
 from kinetic.errors import RequestError, UnsupportedFeature
-from kinetic.web.fields import path_text, validated
-from kinetic.web.readers import shown
+from kinetic.web.fields.readers import shown
+from kinetic.web.fields.tables import path_text, validated
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 MESSAGES_MAX = 10_000

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from kinetic.errors import RequestError, UnsupportedFeature
 from kinetic.types import ModelInfo, RankRequest
-from kinetic.web.fields import Field, FieldReader
-from kinetic.web.normalise import sigmoid
+from kinetic.web.fields.normalise import sigmoid
+from kinetic.web.fields.readers import flag, shown, whole
+from kinetic.web.fields.tables import Field, FieldReader
 from kinetic.web.openai.fields import Refused
 from kinetic.web.openai.vector_names import check_names
-from kinetic.web.readers import flag, shown, whole
 
 if TYPE_CHECKING:
     import numpy as np

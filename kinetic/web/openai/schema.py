@@ -8,8 +8,10 @@ from typing import Any
 
 from kinetic.errors import RequestError, UnsupportedFeature
 from kinetic.types import ChatInput, ConstraintSpec, GenerationRequest, TextInput
-from kinetic.web import constraints
-from kinetic.web.fields import Field, FieldReader, misspelt
+from kinetic.web.fields import constraints
+from kinetic.web.fields.readers import shown
+from kinetic.web.fields.sampling import ModelFacts, sampling_params
+from kinetic.web.fields.tables import Field, FieldReader, misspelt
 from kinetic.web.openai.fields import (
     ACCEPTED,
     CHAT,
@@ -29,8 +31,6 @@ from kinetic.web.openai.tools import (
     read_tool_choice,
     read_tools,
 )
-from kinetic.web.readers import shown
-from kinetic.web.sampling import ModelFacts, sampling_params
 
 _CHAT = FieldReader.of(CHAT)
 _COMPLETIONS = FieldReader.of(COMPLETIONS)

@@ -9,9 +9,9 @@ from typing import Any
 import voluptuous as vol
 
 from kinetic.errors import RequestError
-from kinetic.web.fields import validated
+from kinetic.web.fields.readers import shown
+from kinetic.web.fields.tables import validated
 from kinetic.web.openai.messages import function_name
-from kinetic.web.readers import shown
 
 TOOLS_MAX = 512
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from kinetic.web import json_body
 from kinetic.web.base import ApiHandler
+from kinetic.web.http import body as json_body
 from kinetic.web.openai.embeddings import Wanted, embeddings_json, read_embeddings
 from kinetic.web.openai.rerank import Ranking, read_rerank, rerank_json
 from kinetic.web.vector_handler import VectorHandler

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kinetic.errors import RequestError, UnsupportedFeature
-from kinetic.web.fields import misspelt
+from kinetic.web.fields.readers import shown
+from kinetic.web.fields.tables import misspelt
 from kinetic.web.openai.fields import Refused
-from kinetic.web.readers import shown
 
 
 def check_names(

@@ -9,9 +9,9 @@ import pytest
 
 from kinetic.errors import RequestError, UnsupportedFeature
 from kinetic.types import DEFAULT_SAMPLERS, SamplingParams, TextInput
+from kinetic.web.fields.sampling import ModelFacts
 from kinetic.web.llama_server import schema
 from kinetic.web.llama_server.fields import COMPLETION, REFUSED
-from kinetic.web.sampling import ModelFacts
 
 FACTS = ModelFacts(
     n_tokens=1000,

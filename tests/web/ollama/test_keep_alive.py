@@ -2,8 +2,8 @@ import math
 
 import pytest
 
+from kinetic.web.fields.readers import Unfit
 from kinetic.web.ollama.keep_alive import keep_alive
-from kinetic.web.readers import Unfit
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import pytest
 
 from kinetic.errors import RequestError, UnsupportedFeature
 from kinetic.types import ChatInput, SamplingParams, TextInput
+from kinetic.web.fields.readers import INT32_MAX
 from kinetic.web.ollama.schema import Asking, read_chat, read_flag, read_generate
-from kinetic.web.readers import INT32_MAX
 from tests.support.served import model_facts, model_info
 
 USER = {"role": "user", "content": "Hi"}

@@ -15,7 +15,7 @@ from kinetic.errors import (
     ShuttingDown,
 )
 from kinetic.types import CallPiece, ToolCall
-from kinetic.web import connection, sse
+from kinetic.web.http import connection, sse
 from kinetic.web.service import ClientGone
 from tests.support.raw_http import RawClient, exchange, request
 from tests.support.web_app import Script, delta, finished, talk

@@ -12,9 +12,9 @@ from openai.types.completion_create_params import (
 
 from kinetic.errors import RequestError, UnsupportedFeature
 from kinetic.types import SamplingParams, TextInput
+from kinetic.web.fields.sampling import ModelFacts
 from kinetic.web.openai.fields import ACCEPTED, CHAT, COMPLETIONS, REFUSED
 from kinetic.web.openai.schema import Arrival, read_chat, read_completion, read_prompts
-from kinetic.web.sampling import ModelFacts
 
 FACTS = ModelFacts(
     n_tokens=1000,

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from tornado import httputil
 
-from kinetic.web.crowd import PACE_BYTES, Crowd, Stage
 from kinetic.web.errors import no_room
+from kinetic.web.http.crowd import PACE_BYTES, Crowd, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from kinetic.web.connection import ClientStream
+    from kinetic.web.http.connection import ClientStream
 
 
 class Visit(httputil.HTTPMessageDelegate):

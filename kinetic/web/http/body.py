@@ -6,7 +6,7 @@ import json
 from typing import Any, NoReturn
 
 from kinetic.errors import RequestError
-from kinetic.web.fields import path_text
+from kinetic.web.fields.tables import path_text
 
 MAX_DEPTH = 128
 """Nesting of brackets; templates and schemas walk what comes through here."""

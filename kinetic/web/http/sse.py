@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kinetic.web.base import dumps
-from kinetic.web.outflow import Outflow
+from kinetic.web.http.outflow import Outflow
 
 SILENCE_S = 30.0
 """After so much silence a comment tells client and proxies that the answer goes on.

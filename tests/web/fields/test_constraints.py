@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kinetic.errors import RequestError
-from kinetic.web import constraints
+from kinetic.web.fields import constraints
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tornado.ioloop import IOLoop
 
 if TYPE_CHECKING:
-    from kinetic.web.crowd import Crowd
+    from kinetic.web.http.crowd import Crowd
 
 _log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from kinetic.errors import RequestError, about
 from kinetic.types import SamplingParams
-from kinetic.web import readers
-from kinetic.web.fields import LLAMA, OPENAI, Field
-from kinetic.web.readers import Bias, number, shown, whole
+from kinetic.web.fields import readers
+from kinetic.web.fields.readers import Bias, number, shown, whole
+from kinetic.web.fields.tables import LLAMA, OPENAI, Field
 
 MODEL_FILE = "the model file's, else "
 

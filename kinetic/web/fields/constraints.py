@@ -8,7 +8,7 @@ from typing import Any
 
 from kinetic.errors import RequestError
 from kinetic.types import ConstraintSpec
-from kinetic.web.readers import shown
+from kinetic.web.fields.readers import shown
 
 
 def gbnf(source: str, *, param: str = "grammar") -> ConstraintSpec | None:

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from kinetic.web import readers
-from kinetic.web.readers import INT32_MAX, SEED_MAX, Unfit, number, shown, whole
+from kinetic.web.fields import readers
+from kinetic.web.fields.readers import INT32_MAX, SEED_MAX, Unfit, number, shown, whole
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 from kinetic.errors import RequestError, UnsupportedFeature
 from kinetic.types import ModelInfo
-from kinetic.web.readers import shown
+from kinetic.web.fields.readers import shown
 
 INPUTS_MAX = 2048
 """As OpenAI's, up to which clients fill their batches."""

@@ -11,17 +11,17 @@ from tornado import httpserver, httputil, netutil
 
 from kinetic.config import MIB
 from kinetic.errors import AddressError
-from kinetic.web.connection import BodyLimit, ClientStream
-from kinetic.web.crowd import Crowd, Stage
-from kinetic.web.door import Door
-from kinetic.web.room import fit, may_open
-from kinetic.web.visit import Visit
+from kinetic.web.http.connection import BodyLimit, ClientStream
+from kinetic.web.http.crowd import Crowd, Stage
+from kinetic.web.http.door import Door
+from kinetic.web.http.room import fit, may_open
+from kinetic.web.http.visit import Visit
 
 if TYPE_CHECKING:
     from tornado import web
 
     from kinetic.config import ServeOptions
-    from kinetic.web.crowd import Room
+    from kinetic.web.http.crowd import Room
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinetic.web.base import dumps
-from kinetic.web.outflow import Outflow
+from kinetic.web.http.outflow import Outflow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

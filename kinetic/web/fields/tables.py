@@ -13,8 +13,8 @@ from typing import Any
 import voluptuous as vol
 
 from kinetic.errors import RequestError
-from kinetic.web import readers
-from kinetic.web.readers import Reader, Unfit, shown
+from kinetic.web.fields import readers
+from kinetic.web.fields.readers import Reader, Unfit, shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,15 +9,15 @@ from hypothesis import given, strategies as st
 from kinetic.errors import RequestError
 from kinetic.model import defaults
 from kinetic.types import DEFAULT_SAMPLERS, SamplingParams
-from kinetic.web import readers
-from kinetic.web.fields import Field, FieldReader, edit_distance, misspelt
-from kinetic.web.sampling import (
+from kinetic.web.fields import readers
+from kinetic.web.fields.sampling import (
     DRAWING,
     MODEL_FILE,
     SAMPLING,
     ModelFacts,
     sampling_params,
 )
+from kinetic.web.fields.tables import Field, FieldReader, edit_distance, misspelt
 
 READER = FieldReader.of((*SAMPLING, *DRAWING))
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kinetic.errors import RequestError
-from kinetic.web import json_body
+from kinetic.web.http import body as json_body
 
 HALF = "a\ud83d"
 

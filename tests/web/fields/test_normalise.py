@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
-from kinetic.web.normalise import scaled, sigmoid, written
+from kinetic.web.fields.normalise import scaled, sigmoid, written
 
 VECTORS = arrays(
     np.float32, st.integers(1, 40), elements=st.floats(-1e6, 1e6, width=32)

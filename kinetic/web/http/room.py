@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 
 from kinetic.errors import LimitError
-from kinetic.web.crowd import Room
+from kinetic.web.http.crowd import Room
 
 ANSWERS = 256
 """Connections that are answered or idle, where nothing else is asked for."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kinetic.web.target import origin_form
+from kinetic.web.http.target import origin_form
 from tests.support.raw_http import exchange, request
 from tests.support.web_app import Script, talk
 
