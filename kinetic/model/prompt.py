@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from kinetic.errors import ContextExceeded, RequestError, UnsupportedFeature, about
 from kinetic.model.chat.reply.calls import OutputFormat, markers
-from kinetic.model.chat.reply.forced import XML_FAMILIES, Think, forced_grammar
+from kinetic.model.chat.reply.forced import (
+    ARGUMENTS_RULE,
+    XML_FAMILIES,
+    Think,
+    forced_grammar,
+)
 from kinetic.model.chat.template.template import TemplateError
 from kinetic.model.chat.thinking import tags_in
 from kinetic.model.constraints.verdict import Verdict
@@ -387,7 +392,8 @@ class PromptBuilder:
         except ValueError as error:
             raise RequestError(str(error), param="tools") from error
         fields = {
-            f"args_{i}": _parameters_field(inputs, tool) for i, tool in enumerate(tools)
+            rule: _parameters_field(inputs, tools[int(number)])
+            for rule, number in ARGUMENTS_RULE.findall(grammar)
         }
         constraint = self._compiler.compile_lark(grammar, param="tools", fields=fields)
         return constraint, rendered.think_open

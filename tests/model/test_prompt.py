@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinetic.errors import InternalError
+from kinetic.errors import InternalError, RequestError
 from kinetic.loading import chat_template
 from kinetic.model.chat.reply.calls import parser_for
 from kinetic.model.constraints.constraint import ConstraintCompiler
@@ -175,3 +175,40 @@ def test_a_calls_id_is_new_in_its_conversation(loaded, given, written):
     (piece,) = [*reader.feed(text), *reader.finish(truncated=False)]
     assert isinstance(piece, CallPiece)
     assert piece.call.id == "fresh0001"
+
+
+# --- Values in tags ------------------------------------------------------------------
+
+XML = chat_templates.QWEN3.replace(
+    """{{- '<tool_call>\\n{"name": "' + call.function.name }}
+            {{- '", "arguments": ' + (call.function.arguments | tojson) }}
+            {{- '}\\n</tool_call>' }}""",
+    """{{- '<tool_call>\\n<function=' + call.function.name + '>\\n' }}
+            {%- for key, value in call.function.arguments | items %}
+            {{- '<parameter=' + key + '>\\n' + value | string + '\\n</parameter>\\n' }}
+            {%- endfor %}{{- '</function>\\n</tool_call>' }}""",
+)
+
+
+def switch(schema):
+    parameters = {"type": "object", "properties": {"on": schema}, "required": ["on"]}
+    function = {"name": "switch", "parameters": parameters}
+    return (TOOLS[0], {"type": "function", "function": function})
+
+
+def test_a_value_in_tags_is_held_to_its_schema(loaded):
+    tools = switch({"type": "boolean"})
+    held = loaded.prompt(tools=tools, tool_choice="required", template=XML)
+    assert held.output.family == "qwen3.5"
+    begin = "<tool_call>\n<function=switch>\n<parameter=on>\n"
+    assert loaded.allows(held, f"{begin}true\n</parameter>\n</function>\n</tool_call>")
+    assert not loaded.allows(held, f"{begin}value_1")
+
+
+def test_a_schema_that_cannot_be_held_in_tags_is_refused_by_its_field(loaded):
+    choice = {"tool_choice": "required", "template": XML}
+    with pytest.raises(RequestError) as caught:
+        loaded.prompt(tools=switch({"type": "integer", "minimum": "1"}), **choice)
+    assert caught.value.param == "tools[1].function.parameters"
+    with pytest.raises(RequestError, match="'on' of 'switch'"):
+        loaded.prompt(tools=switch({"type": "string", "pattern": "(^a|b)"}), **choice)

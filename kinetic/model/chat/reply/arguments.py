@@ -87,9 +87,8 @@ class Tools:
     def _schema(self, function: str, parameter: str) -> Any:
         """What the tool says of a parameter; None if nothing."""
         root = self._parameters[function]
-        properties = root.get("properties")
-        if isinstance(properties, Mapping) and parameter in properties:
-            return properties[parameter]
+        if parameter in declared_parameters(root):
+            return parameter_schema(root, parameter)
         others = root.get("additionalProperties")
         return others if isinstance(others, Mapping) else None
 
@@ -160,6 +159,29 @@ def allowed_types(schema: Any, root: Schema) -> frozenset[str] | None:
     return None
 
 
+def parameter_schema(schema: Any, name: str) -> Any:
+    """What a tool's schema says of a parameter: of several places, any."""
+    found: list[Any] = []
+    waiting = [schema]
+    for _ in range(MAX_SCHEMAS):
+        if not waiting:
+            break
+        current = waiting.pop(0)
+        if not isinstance(current, Mapping):
+            continue
+        properties = current.get("properties")
+        if isinstance(properties, Mapping) and name in properties:
+            found.append(properties[name])
+        if isinstance(current.get("$ref"), str):
+            waiting.append(resolve(current["$ref"], schema))
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            parts = current.get(keyword)
+            waiting += parts if isinstance(parts, list) else []
+    if len(found) > 1:
+        return {"anyOf": found}
+    return found[0] if found else {}
+
+
 def declared_parameters(schema: Any) -> dict[str, bool]:
     """The parameters that a tool's schema names, each with whether it is required.
 
@@ -181,7 +203,7 @@ def declared_parameters(schema: Any) -> dict[str, bool]:
         if is_sure:
             required.update(_names(current.get("required")))
         if isinstance(current.get("$ref"), str):
-            waiting.append((_resolve(current["$ref"], schema), is_sure))
+            waiting.append((resolve(current["$ref"], schema), is_sure))
         for keyword in ("allOf", "anyOf", "oneOf"):
             parts = current.get(keyword)
             if isinstance(parts, list):
@@ -208,7 +230,7 @@ def _own_types(schema: Schema) -> set[str]:
 
 def _alternatives(schema: Schema, root: Schema) -> list[Any]:
     if isinstance(schema.get("$ref"), str):
-        return [_resolve(schema["$ref"], root)]
+        return [resolve(schema["$ref"], root)]
     for keyword in ("anyOf", "oneOf"):
         if isinstance(schema.get(keyword), list):
             return list(schema[keyword])
@@ -220,7 +242,7 @@ def _alternatives(schema: Schema, root: Schema) -> list[Any]:
     return []
 
 
-def _resolve(reference: str, root: Schema) -> Any:
+def resolve(reference: str, root: Schema) -> Any:
     """What a reference inside the tool's schema points to; None if there is nothing."""
     if not reference.startswith("#"):
         return None

@@ -21,9 +21,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from kinetic.model.chat.reply.arguments import declared_parameters
+from kinetic.model.chat.reply.arguments import declared_parameters, parameter_schema
 from kinetic.model.chat.reply.calls import GPT_OSS
 from kinetic.model.chat.reply.families import gpt_oss, lfm2, mistral, qwen_xml
+from kinetic.model.chat.reply.xml_values import Values, terminal, values_of
 
 Think = Literal["none", "closed", "optional", "open"]
 SpecialToken = Callable[[str], int | None]
@@ -37,8 +38,14 @@ SPACING = {
 """As templates write JSON, and as models learnt it."""
 
 XML_FAMILIES = frozenset(["qwen3.5", "lfm3"])
-"""Their arguments are tags, each with a value of its own: nothing that a schema says of
-several at once is held."""
+"""Their arguments are tags, each with a value that is held by itself: nothing that a
+schema says of several at once is."""
+
+NEWLINE = "\n"
+MAX_CHARS = 8 << 20
+"""Of a grammar: a schema that is referred to stands in it for each parameter."""
+ARGUMENTS_RULE = re.compile(r"^(args_([0-9]+)\w*):", re.MULTILINE)
+"""A rule that holds a client's schema, by its name, with the number of its tool."""
 
 BARE_NAME = re.compile(r"[^\s<>\[\]{}()\"']+")
 PARAMETER_NAME = re.compile(rf"[^>\n]{{1,{qwen_xml.MAX_KEY}}}")
@@ -115,9 +122,13 @@ class _Lark:
     def __init__(self, special_token: SpecialToken) -> None:
         self._special_token = special_token
         self._rules: dict[str, str] = {}
+        self._n_chars = 0
 
     def rule(self, name: str, body: str, *, options: str = "") -> str:
         """Adds a rule and gives back its name."""
+        self._n_chars += len(body)
+        if self._n_chars > MAX_CHARS:
+            raise ValueError("the tools' schemas are too large to hold a call to them")
         self._rules[name + options] = body
         return name
 
@@ -230,16 +241,45 @@ class _Calls:
         return f"{channel} {quoted(head)} {call}"
 
     def _xml(self) -> str:
-        value = self._lark.up_to("value", qwen_xml.PARAMETER_END)
         functions = []
-        for function in self._functions:
+        for i, function in enumerate(self._functions):
+            schema = dict(_schema(function.get("parameters")))
             parts = [quoted(f"{qwen_xml.FUNCTION}{_bare(function['name'])}>\n")]
-            for name, is_required in _parameters(function.get("parameters")):
+            for j, (name, is_required) in enumerate(_parameters(schema)):
                 tag = quoted(f"{qwen_xml.PARAMETER}{name}>\n")
+                try:
+                    value = self._value(
+                        values_of(parameter_schema(schema, name), schema), i, j
+                    )
+                except ValueError as error:
+                    raise ValueError(
+                        f"parameter {name!r} of {function['name']!r}: {error}"
+                    ) from error
                 parameter = rf'{tag} {value} "\n"'
                 parts.append(parameter if is_required else f"({parameter})?")
             functions.append(" ".join([*parts, quoted(qwen_xml.FUNCTION_END)]))
         return self._lark.rule("function", " | ".join(functions))
+
+    def _value(self, values: Values, i: int, j: int) -> str:
+        """A value with its closing tag; `i` and `j` number function and parameter."""
+        lark, tag = self._lark, qwen_xml.PARAMETER_END
+        if values == Values():
+            return lark.up_to("value", tag)
+        end = lark.marker(tag)
+        is_text = end == quoted(tag)
+        forms = [f"{quoted(f'{text}{NEWLINE}')} {end}" for text in values.texts]
+        terminals = [
+            terminal(patterns, values.unlike, tag if is_text else "")
+            for patterns in values.patterns
+        ]
+        if terminals:
+            bare = lark.rule(f"TEXT_{i}_{j}", " | ".join(terminals))
+            forms.append(bare if is_text else f"{bare} {end}")
+        for k, schema in enumerate(values.schemas):
+            written = json.dumps({**schema, "x-guidance": SPACING})
+            name = lark.rule(f"args_{i}_{j}_{k}", f"%json {written}")
+            forms.append(f"{name} {quoted(NEWLINE)} {end}")
+        return lark.rule(f"value_{i}_{j}", " | ".join(forms))
 
 
 OPENERS = {
