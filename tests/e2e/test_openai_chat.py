@@ -295,6 +295,39 @@ def test_conversations_of_every_form_are_answered(server, messages):
     assert body["usage"]["completion_tokens"] in {1, 2}
 
 
+def called(*pairs):
+    """A turn that calls a function once for each id and its arguments' text."""
+    calls = [
+        {"id": i, "type": "function", "function": {"name": "f", "arguments": text}}
+        for i, text in pairs
+    ]
+    return [*HI, {"role": "assistant", "content": None, "tool_calls": calls}]
+
+
+def test_half_a_surrogate_pair_in_arguments_is_replaced_for_good(server):
+    half = {"messages": called(("c1", r'{"a": "text \ud83d"}'))}
+    whole = {"messages": called(("c1", '{"a": "text \ufffd"}'))}
+    prompt = answer(server, "/apply-template", **half)["prompt"]
+    assert prompt == answer(server, "/apply-template", **whole)["prompt"]
+    body = answer(server, CHAT, **half, max_tokens=1)
+    assert body["usage"]["completion_tokens"] == 1
+
+
+def test_results_stand_in_the_order_of_their_calls(server):
+    asked = called(("c1", "{}"), ("c2", "{}"))
+    results = [
+        {"role": "tool", "tool_call_id": i, "content": f"of {i}"} for i in ("c1", "c2")
+    ]
+    right, swapped = (
+        answer(server, "/apply-template", messages=[*asked, *order])["prompt"]
+        for order in (results, results[::-1])
+    )
+    assert right == swapped
+    assert right.index("of c1") < right.index("of c2")
+    stray = [*asked, {"role": "tool", "tool_call_id": "c3", "content": "x"}]
+    assert "messages[2]" in refusal(server, CHAT, messages=stray)["message"]
+
+
 @pytest.mark.parametrize("arguments", ['{"a":', "[]", "7", '"x"', "nonsense"])
 def test_broken_arguments_in_a_history_are_refused_with_their_place(server, arguments):
     call = {

@@ -13,6 +13,7 @@ from tests.model.chat.output_cases import read
 from tests.model.chat.reply.test_forced import (
     ORDINARY,
     SPECIAL,
+    XML_FAMILIES,
     accepts,
     grammar,
     tool,
@@ -162,11 +163,12 @@ def test_a_value_is_held_to_its_schema_and_read_as_meant(schema, right, wrong, s
 @pytest.mark.parametrize(
     ("schema", "_right", "_wrong"), CASES, ids=lambda case: json.dumps(case)[:60]
 )
-def test_whatever_is_let_through_is_one_call(schema, _right, _wrong):
+@pytest.mark.parametrize("family", XML_FAMILIES)
+def test_whatever_is_let_through_is_one_call(family, schema, _right, _wrong):
     tools = definition(schema, w={"type": "string"})
-    lark = grammar("lfm3", None, tools=tools)
-    fmt = OutputFormat(family="lfm3", tools=tools, forced=True)
-    rng = random.Random(json.dumps(schema))
+    lark = grammar(family, None, tools=tools)
+    fmt = OutputFormat(family=family, tools=tools, forced=True)
+    rng = random.Random(f"{family} {json.dumps(schema)}")
     for text in filter(None, (walk(lark, rng) for _ in range(12))):
         result = read(fmt, text)
         assert len(result.calls) == 1, text
