@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 
@@ -115,12 +116,37 @@ class TokenLogprob:
     """The likeliest tokens as (id, bytes, logprob), most likely first."""
 
 
+class Outcome(StrEnum):
+    """How what had a slot, or was run for vectors, can end."""
+
+    EOS = "eos"
+    """The model ended its answer."""
+    STOP = "stop"
+    """A stop string."""
+    LIMIT = "limit"
+    CALLS = "calls"
+    """A tool call is complete."""
+    VECTORS = "vectors"
+    """All vectors of a request are made."""
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+class Refusal(StrEnum):
+    """Why a request can end without a slot."""
+
+    CANCELLED = "cancelled"
+    OVERLOADED = "overloaded"
+    """The line was full."""
+    STOPPING = "stopping"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
     """Why an answer ended; exactly one per generation."""
 
-    reason: str
-    """"eos" | "stop" (a stop string) | "limit" | "calls" (a call is complete)."""
+    reason: Outcome
+    """EOS, STOP, LIMIT or CALLS."""
     stop_string: str | None = None
     context_full: bool = False
 

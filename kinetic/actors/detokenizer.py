@@ -28,7 +28,7 @@ from kinetic.actors.text.output import OutputText
 from kinetic.actors.text.scoring import PromptScores
 from kinetic.errors import InternalError
 from kinetic.model.chat.reply.calls import parser_for
-from kinetic.types import Finish
+from kinetic.types import Finish, Outcome
 
 if TYPE_CHECKING:
     from kinetic.actors.peers import Peers
@@ -148,7 +148,7 @@ class Detokenizer(KineticActor):
             outcome = answer.fail(end.outcome, end.error)
         self._ended(answer, outcome)
 
-    def _ended(self, answer: Answer, outcome: str) -> None:
+    def _ended(self, answer: Answer, outcome: Outcome) -> None:
         begun = answer.begun
         tell(self._peers.metrics, answer.ended(outcome))
         tell(

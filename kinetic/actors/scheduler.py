@@ -45,7 +45,7 @@ from kinetic.actors.policy.prefix import IdleSlot
 from kinetic.actors.policy.waiting import Waiter, WaitingLine
 from kinetic.actors.vectors import VectorDesk
 from kinetic.errors import KineticError, Overloaded, ShuttingDown
-from kinetic.types import Finish, Timings, Usage
+from kinetic.types import Finish, Outcome, Refusal, Timings, Usage
 
 if TYPE_CHECKING:
     from kinetic.actors.peers import Peers
@@ -151,12 +151,14 @@ class Scheduler(KineticActor):
 
     def _submit(self, submit: Submit) -> None:
         if self._draining:
-            self._refuse(submit, ShuttingDown("the server is stopping"), "stopping")
+            self._refuse(
+                submit, ShuttingDown("the server is stopping"), Refusal.STOPPING
+            )
             return
         # An idle slot takes its job out of the line at once.
         if not self._line.has_room(len(submit.jobs) - len(self._idle)):
             error = Overloaded(f"{len(self._line)} requests are waiting already")
-            self._refuse(submit, error, "overloaded")
+            self._refuse(submit, error, Refusal.OVERLOADED)
             return
         self._end_prefills()
         for job in submit.jobs:
@@ -166,11 +168,11 @@ class Scheduler(KineticActor):
             self._line.add(Waiter(job=job, sink=submit.sink))
         self._serve()
 
-    def _refuse(self, submit: Submit, error: KineticError, outcome: str) -> None:
+    def _refuse(self, submit: Submit, error: KineticError, outcome: Refusal) -> None:
         for job in submit.jobs:
             self._drop(Waiter(job=job, sink=submit.sink), error, outcome)
 
-    def _drop(self, waiter: Waiter, error: KineticError, outcome: str) -> None:
+    def _drop(self, waiter: Waiter, error: KineticError, outcome: Refusal) -> None:
         """End a job that has no slot."""
         failed = Failed(
             index=waiter.job.index,
@@ -184,14 +186,14 @@ class Scheduler(KineticActor):
     def _cancel(self, cancel: Cancel) -> None:
         self._vectors.cancel(cancel)
         for waiter in self._line.remove(cancel.request_id):
-            self._drop(waiter, cancel.error, "cancelled")
+            self._drop(waiter, cancel.error, Refusal.CANCELLED)
             self._leave_group(waiter.job)
         for slot_id, serving in list(self._serving.items()):
             if serving.job.request_id != cancel.request_id:
                 continue
             asking = self._asking.pop(serving.generation, None)
             if asking is not None:
-                self._drop(asking.waiter, cancel.error, "cancelled")
+                self._drop(asking.waiter, cancel.error, Refusal.CANCELLED)
                 self._give_back(asking)
             else:
                 tell(self._peers.slots[slot_id], cancel)
@@ -225,7 +227,7 @@ class Scheduler(KineticActor):
         self._draining = True
         self._vectors.drain()
         for waiter in self._line.clear():
-            self._drop(waiter, ShuttingDown("the server is stopping"), "stopping")
+            self._drop(waiter, ShuttingDown("the server is stopping"), Refusal.STOPPING)
         self._publish()
 
     def _end_serving(self, slot_id: int) -> None:
@@ -385,7 +387,7 @@ def _end_unstarted(waiter: Waiter) -> None:
     """End a prefill that never got to run."""
     finished = Finished(
         index=waiter.job.index,
-        finish=Finish(reason="limit"),
+        finish=Finish(reason=Outcome.LIMIT),
         usage=_nothing_made(waiter.job),
         timings=_waited(waiter.job),
         slot_id=-1,

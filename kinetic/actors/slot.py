@@ -59,6 +59,7 @@ from kinetic.actors.slots.stages import (
 from kinetic.errors import KineticError
 from kinetic.model.constraints.matching import Renewal
 from kinetic.model.sampling import TokenSampler
+from kinetic.types import Outcome
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -298,21 +299,21 @@ class Slot(KineticActor):
     def _yield(self, message: Yield) -> None:
         running = self._running
         if running is not None and running.generation == message.generation:
-            self._cut_short(running, "limit")
+            self._cut_short(running, Outcome.LIMIT)
 
     def _cancel(self, cancel: Cancel) -> None:
         running = self._running
         if running is not None and running.job.request_id == cancel.request_id:
-            self._cut_short(running, "cancelled", cancel.error)
+            self._cut_short(running, Outcome.CANCELLED, cancel.error)
 
     def _feed_failed(self, message: FeedFailed) -> None:
         running = self._answered(message.serial)
         if running is not None and isinstance(running.stage, Prompting | Stepping):
             self._sequence.settle(0)
-            self._cut_short(running, "failed", message.error)
+            self._cut_short(running, Outcome.FAILED, message.error)
 
     def _cut_short(
-        self, running: Running, outcome: str, error: KineticError | None = None
+        self, running: Running, outcome: Outcome, error: KineticError | None = None
     ) -> None:
         """End the generation before its text ends."""
         if isinstance(running.stage, Closing):

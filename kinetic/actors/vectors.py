@@ -31,6 +31,7 @@ from kinetic.actors.messages import (
 from kinetic.actors.policy.turns import OpenRequest, Turns
 from kinetic.errors import InternalError, KineticError, Overloaded, ShuttingDown
 from kinetic.model.rows import Rows
+from kinetic.types import Outcome, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,11 +68,12 @@ class VectorDesk:
         """Take a request, or tell its sink why not."""
         request = OpenRequest(job=message.job, sink=message.sink)
         if self._is_draining:
-            self._drop(request, ShuttingDown("the server is stopping"), "stopping")
+            error = ShuttingDown("the server is stopping")
+            self._drop(request, error, Refusal.STOPPING)
             return
         if not self._turns.has_room(request):
-            error = Overloaded(f"{len(self._turns)} requests are waiting already")
-            self._drop(request, error, "overloaded")
+            full = Overloaded(f"{len(self._turns)} requests are waiting already")
+            self._drop(request, full, Refusal.OVERLOADED)
             return
         self._turns.add(request)
         self._next()
@@ -86,10 +88,10 @@ class VectorDesk:
         if request is None or request.is_over:
             return
         if request.n_begun == 0:
-            self._drop(request, cancel.error, "cancelled")
+            self._drop(request, cancel.error, Refusal.CANCELLED)
             return
         _fail(request, _left(request, running), cancel.error)
-        self._end(request, "cancelled")
+        self._end(request, Outcome.CANCELLED)
 
     def embedded(self, message: Embedded) -> None:
         """Take the Decoder's answer and give it the next input."""
@@ -104,8 +106,9 @@ class VectorDesk:
     def drain(self) -> None:
         """Take no more requests and end those of which nothing has been begun."""
         self._is_draining = True
+        error = ShuttingDown("the server is stopping")
         for request in self._turns.remove_unbegun():
-            self._drop(request, ShuttingDown("the server is stopping"), "stopping")
+            self._drop(request, error, Refusal.STOPPING)
 
     def _next(self) -> None:
         if self._running is not None:
@@ -138,20 +141,21 @@ class VectorDesk:
             error = error or InternalError("the engine gave no vector")
             request.sink.put(Failed(index=index, error=error))
         if request.is_over:
-            self._end(request, "failed" if request.has_failed else "vectors")
+            failed = request.has_failed
+            self._end(request, Outcome.FAILED if failed else Outcome.VECTORS)
 
-    def _end(self, request: OpenRequest, outcome: str) -> None:
+    def _end(self, request: OpenRequest, outcome: Outcome) -> None:
         """A request of which something had been begun is over."""
-        if outcome == "cancelled":
+        if outcome is Outcome.CANCELLED:
             request.is_given_up = True
         self._open -= 1
         tell(self._peers.metrics, VectorsEnded(outcome=outcome, n_running=self._open))
 
-    def _drop(self, request: OpenRequest, error: KineticError, outcome: str) -> None:
+    def _drop(self, request: OpenRequest, error: KineticError, why: Refusal) -> None:
         """End a request of which nothing has been begun."""
         request.is_given_up = True
         _fail(request, range(len(request.job.inputs)), error)
-        tell(self._peers.metrics, JobDropped(outcome=outcome))
+        tell(self._peers.metrics, JobDropped(outcome=why))
 
 
 def _left(request: OpenRequest, running: tuple[OpenRequest, int] | None) -> list[int]:

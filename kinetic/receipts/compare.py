@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kinetic.types import Outcome
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -28,7 +30,7 @@ def contradiction(receipt: Receipt) -> str | None:
     if output.finish.context_full and not is_context_full(receipt):
         return "the answer ends for a full context, and the context is not full"
     if (
-        output.finish.reason == "limit"
+        output.finish.reason == Outcome.LIMIT
         and not counted_out(receipt)
         and not request.min_indent
     ):

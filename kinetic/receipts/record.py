@@ -267,7 +267,7 @@ def _output(output: OutputRecord) -> dict[str, Any]:
             for call in output.tool_calls
         ],
         "finish": {
-            "reason": finish.reason,
+            "reason": str(finish.reason),
             "stop_string": finish.stop_string,
             "context_full": finish.context_full,
         },

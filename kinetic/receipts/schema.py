@@ -50,6 +50,7 @@ from kinetic.types import (
     ChatInput,
     ConstraintSpec,
     Finish,
+    Outcome,
     SamplingParams,
     TextInput,
     ToolCall,
@@ -347,6 +348,7 @@ def _named(invalid: vol.Invalid) -> ReceiptError:
 
 def _receipt(found: Mapping[str, Any]) -> Receipt:
     request, output = found["request"], found["output"]
+    finish = output["finish"]
     given = request["input"]
     zone = given.get("time_zone")
     sampling = {f.name: request["sampling"][f.name] for f in fields(SamplingParams)}
@@ -372,7 +374,11 @@ def _receipt(found: Mapping[str, Any]) -> Receipt:
             content=output["content"],
             reasoning=output["reasoning"],
             tool_calls=tuple(ToolCall(**call) for call in output["tool_calls"]),
-            finish=Finish(**output["finish"]),
+            finish=Finish(
+                reason=Outcome(finish["reason"]),
+                stop_string=finish["stop_string"],
+                context_full=finish["context_full"],
+            ),
         ),
     )
 

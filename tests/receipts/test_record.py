@@ -12,7 +12,7 @@ from kinetic.receipts import schema
 from kinetic.receipts.canonical import canonical
 from kinetic.receipts.checks import TOKENS_MAX
 from kinetic.receipts.record import RequestRecord, is_plain, json_text, seal, to_json
-from kinetic.types import ChatInput, GenerationRequest, SamplingParams
+from kinetic.types import ChatInput, GenerationRequest, Outcome, SamplingParams
 from kinetic.web.fields.sampling import SAMPLING as OPENAI
 from kinetic.web.llama_server.sampling import SAMPLING as NATIVE
 from tests.support.receipts import CHAT, SIGNER, TEXT, changed, leaves, resealed
@@ -30,6 +30,13 @@ def test_a_receipt_reads_back_as_it_was(receipt, signer):
         same = replace(same, request=replace(same.request, constraint=spec))
     assert same == receipt
     assert (found.signer is None) == (signer is None)
+
+
+def test_why_an_answer_ended_is_a_plain_string_on_paper_and_an_outcome_when_read():
+    written = seal(TEXT, SIGNER)
+    assert type(written["output"]["finish"]["reason"]) is str
+    # Also what never was text: checks take strings, and nothing that passes for one.
+    assert schema.read(written).receipt.output.finish.reason is Outcome.EOS
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from kinetic.types import (
     ChatInput,
     ConstraintSpec,
     Finish,
+    Outcome,
     SamplingParams,
     TextInput,
     ToolCall,
@@ -96,7 +97,7 @@ CHAT = Receipt(
         content="Hello",
         reasoning="hm",
         tool_calls=(ToolCall(id="a1b2c3d4e", name="weather", arguments="{}"),),
-        finish=Finish(reason="eos"),
+        finish=Finish(reason=Outcome.EOS),
     ),
 )
 

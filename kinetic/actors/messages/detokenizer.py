@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kinetic.actors.slots.drawing import Drawn
     from kinetic.errors import KineticError
     from kinetic.model.job import Job
+    from kinetic.types import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +70,7 @@ class EndText:
     """End the answer before its text does; one that has ended stays as it is."""
 
     slot_id: int
-    outcome: str
-    """A finish reason, "cancelled" or "failed"."""
+    outcome: Outcome
     error: KineticError | None = None
     """What the request is told; None: that it is finished."""
 

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kinetic.model.job import Job
-    from kinetic.types import (
-        Timings,
-        Usage,
-    )
+    from kinetic.types import Outcome, Refusal, Timings, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +63,9 @@ class ResponseSent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDropped:
-    """A job ended without a slot: "cancelled", "overloaded" or "stopping"."""
+    """A job ended without a slot."""
 
-    outcome: str
+    outcome: Refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +97,10 @@ class GenerationMoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationEnded:
-    """A generation is over; `outcome` is a finish reason, "cancelled" or "failed"."""
+    """A generation is over."""
 
     slot_id: int
-    outcome: str
+    outcome: Outcome
     usage: Usage
     timings: Timings
     n_prompt_done: int
@@ -130,9 +127,10 @@ class InputDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorsEnded:
-    """A request for vectors is over: "vectors", "cancelled" or "failed"."""
+    """A request for vectors is over."""
 
-    outcome: str
+    outcome: Outcome
+    """VECTORS, CANCELLED or FAILED."""
     n_running: int
     """Requests that are still being worked on."""
 

@@ -22,15 +22,13 @@ from kinetic.actors.messages import (
     VectorsStarted,
 )
 from kinetic.actors.metrics.histogram import Histogram
+from kinetic.types import Outcome, Refusal, Timings
 
 if TYPE_CHECKING:
     from kinetic.actors.messages import PassDone
-    from kinetic.types import Timings
 
-OUTCOMES = ("eos", "stop", "limit", "calls", "vectors", "cancelled", "failed")
-"""How an answer that had a slot can end."""
-REASONS = ("cancelled", "overloaded", "stopping")
-"""Why an answer can end without a slot."""
+OUTCOMES = tuple(Outcome)
+REASONS = tuple(Refusal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +309,7 @@ class Metrics(KineticActor):
         )
         if usage.n_generated > 1:
             self._observe(token=timings.predicted_s / (usage.n_generated - 1))
-        if message.outcome not in {"cancelled", "failed"}:
+        if message.outcome not in {Outcome.CANCELLED, Outcome.FAILED}:
             whole = timings.queued_s + timings.prompt_s + timings.predicted_s
             self._observe(answer=whole)
 

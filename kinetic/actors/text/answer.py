@@ -16,7 +16,7 @@ from kinetic.actors.messages import (
     PromptScored,
 )
 from kinetic.actors.text.scoring import score, score_drawn
-from kinetic.types import CallPiece, Finish, Timings, TokenLogprob, Usage
+from kinetic.types import CallPiece, Finish, Outcome, Timings, TokenLogprob, Usage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,13 +74,13 @@ class Answer:
             entries = tuple(self.scores.entries)
             self.put(PromptScored(index=self.begun.job.index, tokens=entries))
 
-    def say(self, drew: Drew) -> str | None:
+    def say(self, drew: Drew) -> Outcome | None:
         """Count what a pass gave and tell its text; the outcome if the answer ends."""
         if self.first_token_s is None:
             self.first_token_s = drew.at_s
         if self.begun.job.max_tokens == 0:
             self._tell((), None)
-            return self._end(Finish(reason="limit"))
+            return self._end(Finish(reason=Outcome.LIMIT))
         drafted = drew.drafted
         self.n_drafts += bool(drafted)
         self.n_drafted += len(drafted)
@@ -91,7 +91,7 @@ class Answer:
                 # Where the text ended the answer, what was drawn behind never was.
                 return self._end(finish)
         if drew.error is not None:
-            return self.fail("failed", drew.error)
+            return self.fail(Outcome.FAILED, drew.error)
         return None
 
     def _say(self, drawn: Drawn) -> Finish | None:
@@ -105,10 +105,10 @@ class Answer:
             self.written.append(piece)
         out = self.text.feed(piece, self._entry(drawn, piece))
         self.has_new_line = self.has_new_line or b"\n" in piece
-        finish = Finish(reason="eos") if is_end else self._limit()
+        finish = Finish(reason=Outcome.EOS) if is_end else self._limit()
         finish = out.finish or finish
         if finish is None and self._is_out_of_time(piece):
-            finish = Finish(reason="limit")
+            finish = Finish(reason=Outcome.LIMIT)
         self._tell((drawn.token,), out)
         return finish
 
@@ -124,9 +124,9 @@ class Answer:
     def _limit(self) -> Finish | None:
         job = self.begun.job
         if job.max_tokens is not None and self.n_generated >= job.max_tokens:
-            return Finish(reason="limit")
+            return Finish(reason=Outcome.LIMIT)
         if len(job.prompt) + self.n_generated >= self.n_ctx:
-            return Finish(reason="limit", context_full=True)
+            return Finish(reason=Outcome.LIMIT, context_full=True)
         return None
 
     def _is_out_of_time(self, piece: bytes) -> bool:
@@ -137,13 +137,13 @@ class Answer:
 
     # --- Its end --------------------------------------------------------------------
 
-    def _end(self, finish: Finish) -> str:
-        rest = self.text.end(truncated=finish.reason == "limit")
+    def _end(self, finish: Finish) -> Outcome:
+        rest = self.text.end(truncated=finish.reason is Outcome.LIMIT)
         if rest.pieces or rest.logprobs:
             self._tell((), rest)
         return self.finish(self.text.stopped or finish)
 
-    def finish(self, finish: Finish) -> str:
+    def finish(self, finish: Finish) -> Outcome:
         """End it as it is; the outcome."""
         self.last = Finished(
             index=self.begun.job.index,
@@ -158,12 +158,12 @@ class Answer:
     def _warnings(self, finish: Finish) -> tuple[str, ...]:
         """What a whole answer's schema has against it; one that was cut has none."""
         verdict = self.begun.job.verdict
-        if verdict is None or finish.reason not in {"eos", "calls"}:
+        if verdict is None or finish.reason not in {Outcome.EOS, Outcome.CALLS}:
             return ()
         text = b"".join(self.written).decode("utf-8", "replace")
         return verdict.warnings(text, self.calls)
 
-    def fail(self, outcome: str, error: KineticError) -> str:
+    def fail(self, outcome: Outcome, error: KineticError) -> Outcome:
         """End it by an error; the outcome."""
         self.last = Failed(
             index=self.begun.job.index,
@@ -242,7 +242,7 @@ class Answer:
             n_accepted=self.n_accepted,
         )
 
-    def ended(self, outcome: str) -> GenerationEnded:
+    def ended(self, outcome: Outcome) -> GenerationEnded:
         """That it is over, for Metrics."""
         return GenerationEnded(
             slot_id=self.begun.slot_id,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kinetic.actors.text.places import Places
-from kinetic.types import ContentPiece, Finish, OutputPiece, TokenLogprob
+from kinetic.types import ContentPiece, Finish, Outcome, OutputPiece, TokenLogprob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,11 +102,11 @@ class OutputText:
         pieces = self._read(text)
         finish = None
         if self._matcher.found is not None:
-            finish = Finish(reason="stop", stop_string=self._matcher.found)
+            finish = Finish(reason=Outcome.STOP, stop_string=self._matcher.found)
         elif self._indent is not None and self._indent.broken:
-            finish = Finish(reason="limit")
+            finish = Finish(reason=Outcome.LIMIT)
         elif self._parser is not None and self._parser.complete:
-            finish = Finish(reason="calls")
+            finish = Finish(reason=Outcome.CALLS)
         return Output(pieces=pieces, logprobs=self._due(), finish=finish)
 
     def end(self, *, truncated: bool) -> Output:
@@ -132,7 +132,7 @@ class OutputText:
         """The stop string that ended the text, also when found only at its end."""
         if self._matcher.found is None:
             return None
-        return Finish(reason="stop", stop_string=self._matcher.found)
+        return Finish(reason=Outcome.STOP, stop_string=self._matcher.found)
 
     def _read(self, text: str) -> tuple[OutputPiece, ...]:
         if not text:

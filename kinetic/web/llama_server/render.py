@@ -19,17 +19,17 @@ from kinetic.actors.messages import (
     SinkEvent,
     Started,
 )
-from kinetic.types import ContentPiece, Timings, TokenLogprob, Usage
+from kinetic.types import ContentPiece, Outcome, Timings, TokenLogprob, Usage
 from kinetic.web.llama_server.settings import Settings
 from kinetic.web.timings import timings_json
 
 Json = dict[str, Any]
 
-STOP_TYPES: Mapping[str, str] = {
-    "eos": "eos",
-    "stop": "word",
-    "limit": "limit",
-    "calls": "eos",
+STOP_TYPES: Mapping[Outcome, str] = {
+    Outcome.EOS: "eos",
+    Outcome.STOP: "word",
+    Outcome.LIMIT: "limit",
+    Outcome.CALLS: "eos",
 }
 
 

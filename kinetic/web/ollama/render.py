@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kinetic.actors.messages import Delta
-from kinetic.types import CallPiece, ContentPiece, ReasoningPiece
+from kinetic.types import CallPiece, ContentPiece, Outcome, ReasoningPiece
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -192,7 +192,7 @@ def _end(finished: Finished) -> JsonObject:
         more["receipt"] = finished.receipt
     return {
         **more,
-        "done_reason": "length" if finished.finish.reason == "limit" else "stop",
+        "done_reason": "length" if finished.finish.reason == Outcome.LIMIT else "stop",
         "total_duration": load + prompt + generated,
         "load_duration": load,
         "prompt_eval_count": usage.n_prompt,

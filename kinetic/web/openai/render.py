@@ -22,6 +22,7 @@ from kinetic.types import (
     CallPiece,
     ContentPiece,
     Finish,
+    Outcome,
     OutputPiece,
     ReasoningPiece,
 )
@@ -251,7 +252,7 @@ def _function(piece: CallPiece) -> Json:
 
 def finish_reason(finish: Finish, *, has_calls: bool = False) -> str:
     """OpenAI's word for why an answer ended."""
-    if finish.reason == "limit":
+    if finish.reason == Outcome.LIMIT:
         return "length"
     return "tool_calls" if has_calls else "stop"
 
