@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kinetic.actors.metrics.exposition import KINETIC, LLAMA_SERVER, HistogramSpec, Spec
+from kinetic.actors.metrics.exposition import Facts, MetricsPage
+from kinetic.actors.metrics.view import empty_view
 from kinetic.model.constraints.json_schema import keywords
 from kinetic.web.fields.sampling import DRAWING, SAMPLING
 from kinetic.web.fields.tables import Field
@@ -40,6 +41,7 @@ NATIVE_PAGE = DOCS / "llama-server.md"
 METRICS_PAGE = DOCS / "metrics.md"
 
 _BLOCK = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_METRIC = re.compile(r"# HELP (\S+) (.*)\n# TYPE \S+ (\w+)\n")
 
 
 def field_table(fields: Sequence[Field]) -> str:
@@ -151,11 +153,14 @@ def difference_table() -> str:
     return "\n".join(rows) + "\n"
 
 
-def metric_table(specs: Sequence[Spec | HistogramSpec]) -> str:
-    """A table with a row for each metric."""
+def metric_table(prefix: str) -> str:
+    """A table with a row for each metric whose name begins so, as the page has it."""
+    page = MetricsPage(empty_view(1), Facts(n_ctx=1, build={})).render().decode()
     rows = ["| Metric | Kind | Meaning |", "|---|---|---|"]
     rows += [
-        f"| `{spec.name}` | {spec.kind} | {_cell(spec.meaning)} |" for spec in specs
+        f"| `{name}` | {kind} | {_cell(meaning)} |"
+        for name, meaning, kind in _METRIC.findall(page)
+        if name.startswith(prefix)
     ]
     return "\n".join(rows) + "\n"
 
@@ -163,8 +168,8 @@ def metric_table(specs: Sequence[Spec | HistogramSpec]) -> str:
 def metric_tables() -> Mapping[str, str]:
     """Every table of the page about metrics by its name."""
     return {
-        "metrics-llama-server": metric_table(LLAMA_SERVER),
-        "metrics-kinetic": metric_table(KINETIC),
+        "metrics-llama-server": metric_table("llamacpp:"),
+        "metrics-kinetic": metric_table("kinetic_"),
     }
 
 

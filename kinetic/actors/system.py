@@ -29,7 +29,8 @@ from kinetic.actors.messages import (
     VectorSink,
 )
 from kinetic.actors.metrics.exposition import Facts, MetricsPage
-from kinetic.actors.metrics.metrics import Board, Metrics, MetricsView, empty_view
+from kinetic.actors.metrics.metrics import Metrics
+from kinetic.actors.metrics.view import MetricsView, empty_view
 from kinetic.actors.peers import Peers
 from kinetic.actors.policy.beginning import BeginningRules
 from kinetic.actors.policy.kept import StateRules
@@ -98,9 +99,8 @@ class ActorSystem:
         # What has not ended, by request and number of the choice or input.
         self._open: dict[tuple[str, int], Sink | VectorSink] = {}
         self._dead: KineticError | None = None
-        self._board = Board(empty_view(engine.n_sequences))
         facts = Facts(n_ctx=engine.n_ctx, build=options.build)
-        self._page = MetricsPage(self._board, facts)
+        self._page = MetricsPage(empty_view(engine.n_sequences), facts)
 
     def start(self) -> None:
         """Start everyone, those who are told before those who tell.
@@ -109,9 +109,7 @@ class ActorSystem:
         """
         peers, options = self._peers, self._options
         engine = self._engine
-        peers.metrics = self._start(
-            Metrics, engine.n_sequences, self._board, self._on_death
-        )
+        peers.metrics = self._start(Metrics, self._page, self._on_death)
         peers.decoder = self._start(
             Decoder, engine, options.plan, peers, options.encoder, options.guesser
         )
@@ -201,7 +199,7 @@ class ActorSystem:
     @property
     def view(self) -> MetricsView:
         """The metrics now."""
-        return self._board.view
+        return self._page.view
 
     def count_response(self, status: int) -> None:
         """An HTTP response is complete."""

@@ -16,6 +16,7 @@ from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.model.engine.vector_exactness import run_input
 from kinetic.types import VectorJob
 from tests.support import tiny_models
+from tests.support.metrics import sample, samples
 
 LIMIT_S = 30.0
 GONE = KineticError("the client is gone")
@@ -205,9 +206,9 @@ def test_a_request_that_waits_can_be_cancelled(fake):
     release(fake)
     assert len(a.wait()) == 1
     fake.wait_for(lambda view: view.n_running == 0)
-    totals = fake.system.view.totals
-    assert sum(totals.dropped) == 1
-    assert totals.requests == 1
+    page = fake.system.metrics_page()
+    assert sum(samples(page, "kinetic_refused_total", "reason").values()) == 1
+    assert sample(page, "llamacpp:requests_total") == 1
 
 
 def test_what_comes_behind_the_end_of_a_cancelled_request_is_not_told_twice(fake):
@@ -223,6 +224,11 @@ def test_what_comes_behind_the_end_of_a_cancelled_request_is_not_told_twice(fake
     assert len(sink.events) == 2
 
 
+def failed(fake) -> float:
+    page = fake.system.metrics_page()
+    return sample(page, "kinetic_answers_total", outcome="failed")
+
+
 def test_one_input_that_fails_leaves_the_others_alone(fake):
     sink = fake.submit("a", [1], [666], [13], [2])
     ends = {e.index: e for e in sink.wait()}
@@ -230,7 +236,7 @@ def test_one_input_that_fails_leaves_the_others_alone(fake):
     assert isinstance(ends[3], VectorMade)
     assert str(ends[1].error) == "the engine failed"
     assert "no numbers" in str(ends[2].error)
-    fake.wait_for(lambda view: view.totals.failed == 1)
+    fake.wait_for(lambda _: failed(fake) == 1)
 
 
 def test_too_many_requests_are_told_at_once():
@@ -268,12 +274,11 @@ def test_metrics_tell_what_runs_and_what_was_run(fake):
     release(fake)
     a.wait()
     fake.wait_for(lambda view: view.n_running == 0 and view.n_idle == 1)
-    totals = fake.system.view.totals
-    assert totals.prompt_tokens == 5
-    assert totals.passes == 2
-    assert totals.requests == 1
-    page = fake.system.metrics_page().decode()
-    assert 'outcome="vectors"} 1.0' in page
+    page = fake.system.metrics_page()
+    assert sample(page, "llamacpp:prompt_tokens_total") == 5
+    assert sample(page, "llamacpp:n_decode_total") == 2
+    assert sample(page, "llamacpp:requests_total") == 1
+    assert sample(page, "kinetic_answers_total", outcome="vectors") == 1
 
 
 def test_a_dead_decoder_ends_every_open_input():

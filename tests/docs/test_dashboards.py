@@ -2,17 +2,17 @@
 
 import re
 from collections import defaultdict
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from kinetic.actors.metrics.exposition import SPECS, Facts, MetricsPage
-from kinetic.actors.metrics.metrics import Board, empty_view
+from kinetic.actors.metrics.exposition import Facts, MetricsPage
+from kinetic.actors.metrics.view import empty_view
 from tests.support import dashboards
 from tests.support.dashboards import metric_names
+from tests.support.metrics import listed
 
 VARIABLE = {"type": "prometheus", "uid": "${datasource}"}
 # What Prometheus adds to each series, and what it writes itself.
@@ -22,12 +22,11 @@ OWN = {"up"}
 
 def page_samples():
     """Each name on the page with the labels that it stands with."""
-    view = empty_view(2)
-    totals = replace(view.totals, responses=((200, 1), (400, 1), (503, 1)))
-    board = Board(replace(view, totals=totals))
-    text = MetricsPage(board, Facts(n_ctx=64, build={"version": "1"})).render()
+    page = MetricsPage(empty_view(2), Facts(n_ctx=64, build={"version": "1"}))
+    for status in (200, 400, 503):
+        page.responses.labels(status).inc()
     found = defaultdict(list)
-    for family in text_string_to_metric_families(text.decode()):
+    for family in text_string_to_metric_families(page.render().decode()):
         for sample in family.samples:
             found[sample.name].append(sample.labels)
     return dict(found)
@@ -89,7 +88,7 @@ def test_every_label_that_is_asked_for_has_that_value_somewhere(asked):
 
 def test_the_dashboard_shows_every_histogram_and_each_kind_of_trouble():
     asked = set().union(*(metric_names(e.text) for e in EVERYTHING))
-    histograms = {f"{spec.name}_bucket" for spec in SPECS if spec.kind == "histogram"}
+    histograms = {f"{name}_bucket" for name, kind, _ in listed() if kind == "histogram"}
     assert histograms <= asked
     assert {"kinetic_refused_total", "kinetic_answers_total"} <= asked
     assert {"kinetic_http_responses_total", "llamacpp:requests_deferred"} <= asked

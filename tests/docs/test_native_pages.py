@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from kinetic.actors.messages import Job
-from kinetic.actors.metrics.exposition import SPECS
 from kinetic.types import SamplingParams
 from kinetic.web.llama_server import ROUTES
 from kinetic.web.llama_server.render import CompletionWriter, Style
 from scripts import field_tables
 from scripts.compat_cases import cases
+from tests.support.metrics import listed
 from tests.support.web_app import finished
 
 NATIVE = field_tables.NATIVE_PAGE.read_text("utf-8")
@@ -46,7 +46,7 @@ def test_every_route_stands_in_the_page(path):
 
 
 def test_expressions_name_metrics_that_are_there():
-    known = {spec.name for spec in SPECS}
+    known = {name for name, _, _ in listed()}
     asked = set(re.findall(r"(?:llamacpp:|kinetic_)\w+", METRICS))
     endings = ("_bucket", "_sum", "_count")
     for name in asked:

@@ -173,6 +173,11 @@ class Crowd:
         """What the server counted."""
         return self._h.system.view
 
+    @property
+    def metrics_page(self):
+        """What the whole crowd did, as Prometheus reads it."""
+        return self._h.system.metrics_page()
+
     def run(self, n_comparisons):
         """Go on until so many answers were compared."""
         acts = (self._ask, self._cancel, self._prefill, self._wait, self._keep)

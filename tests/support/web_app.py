@@ -12,7 +12,7 @@ from typing import Any
 from tornado import httpclient
 
 from kinetic.actors.messages import Delta, Failed, Finished, SinkEvent
-from kinetic.actors.metrics.metrics import MetricsView, SlotView
+from kinetic.actors.metrics.view import MetricsView, SlotView
 from kinetic.config import ServeOptions
 from kinetic.errors import KineticError
 from kinetic.model.job import Job

@@ -17,7 +17,7 @@ from kinetic.actors.messages import (
     Started,
 )
 from kinetic.actors.metrics.exposition import Facts, MetricsPage
-from kinetic.actors.metrics.metrics import Board, SlotView, empty_view
+from kinetic.actors.metrics.view import MetricsView, SlotView, empty_view
 from kinetic.errors import ContextExceeded, InternalError, Overloaded, RequestError
 from kinetic.types import ChatInput, GenerationRequest, SamplingParams
 from kinetic.web.llama_server import ROUTES
@@ -47,7 +47,7 @@ class Inside(Script):
     """Answers each job with the same events under its own index."""
 
     events: Any = ANSWER
-    board: Board = field(default_factory=lambda: Board(empty_view(2)))
+    shown: MetricsView = field(default_factory=lambda: empty_view(2))
 
     def build(self, request: GenerationRequest) -> tuple[Job, ...]:
         (job,) = super().build(request)
@@ -82,10 +82,10 @@ class Inside(Script):
 
     @property
     def view(self):
-        return self.board.view
+        return self.shown
 
     def metrics_page(self) -> bytes:
-        return MetricsPage(self.board, Facts(n_ctx=4096, build={})).render()
+        return MetricsPage(self.shown, Facts(n_ctx=4096, build={})).render()
 
 
 def ask(method, route, body=None, *, script=None, headers=None, options=None, **info):
@@ -345,17 +345,17 @@ def test_props_tell_the_model_and_how_it_is_run():
     assert found["kinetic"]["plan"] == "uniform"
 
 
-def busy_board() -> Board:
+def busy_view() -> MetricsView:
     sampling = SamplingParams(seed=1)
     job = Job(request_id="r", index=0, prompt=(72, 105), sampling=sampling)
     seats = tuple(
         SlotView(slot_id=i, is_processing=True, job=job, task=i) for i in range(2)
     )
-    return Board(replace(empty_view(2), slots=seats))
+    return MetricsView(slots=seats)
 
 
 def test_slots_tell_no_prompt_unless_the_operator_asked_for_it():
-    script = Inside(board=busy_board())
+    script = Inside(shown=busy_view())
     plain = good(ask("GET", "/slots", script=script))
     assert [one["id_task"] for one in plain] == [0, 1]
     assert all("prompt" not in one for one in plain)
@@ -365,7 +365,7 @@ def test_slots_tell_no_prompt_unless_the_operator_asked_for_it():
 
 def test_a_probe_can_ask_for_an_idle_slot():
     assert len(good(ask("GET", "/slots?fail_on_no_slot=1"))) == 2
-    script = Inside(board=busy_board())
+    script = Inside(shown=busy_view())
     found = error(ask("GET", "/slots?fail_on_no_slot=1", script=script), 503)
     assert found["type"] == "unavailable_error"
 
