@@ -19,6 +19,7 @@ from prometheus_client import (
     Info,
     ProcessCollector,
     generate_latest,
+    values,
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -27,6 +28,10 @@ from kinetic.types import Outcome, Refusal
 
 if TYPE_CHECKING:
     from kinetic.actors.metrics.view import MetricsView
+
+# One process counts for itself, from 0 on: where PROMETHEUS_MULTIPROC_DIR is set, the
+# library would go on from what a file there says.
+values.ValueClass = values.MutexValue
 
 _WAITS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _STEPS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -25,6 +27,7 @@ from kinetic.actors.metrics.exposition import Facts, MetricsPage
 from kinetic.actors.metrics.metrics import Metrics
 from kinetic.actors.metrics.view import empty_view
 from kinetic.types import Outcome, Refusal, SamplingParams, Timings, Usage
+from tests.support.dashboards import ROOT
 from tests.support.metrics import listed, values_of
 
 FACTS = Facts(n_ctx=64, build={"version": "1", "model": "m"})
@@ -98,6 +101,15 @@ def test_no_metric_tells_when_it_was_made():
 )
 def test_the_names_that_dashboards_for_llama_server_ask_for_are_there(name):
     assert (f"llamacpp:{name}", ()) in values_of(page_of(1).render())
+
+
+def test_nothing_is_counted_in_files_whatever_the_environment_asks_for(tmp_path):
+    code = "import tests.actors.test_exposition as t; t.page_of(1).requests.inc()"
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=ROOT, check=True, timeout=50
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_labels_with_quotes_breaks_and_backslashes_come_back_as_they_were():
