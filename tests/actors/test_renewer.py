@@ -174,12 +174,12 @@ def test_the_slot_that_asked_hears_what_came_of_it(made):
     slots = [Ref(), Ref()]
     peers = type("Peers", (), {"on_death": lambda *_: None, "slots": slots})()
     actor = Renewer(peers)
-    actor.hear(Renew(slot_id=1, generation=7, renewal=Renewal(made)))
+    actor.hear(Renew(slot_id=1, serial=7, renewal=Renewal(made)))
     is_error = isinstance(made, Exception)
     assert slots[0].told == []
     assert slots[1].told == [
         Renewed(
-            generation=7,
+            serial=7,
             walker=None if is_error else made,
             error=made if is_error else None,
         )

@@ -96,4 +96,4 @@ def test_what_is_far_too_long_is_refused_with_its_limit(post):
     for route in ("/completion", "/v1/completions"):
         answer = post(route, prompt="Z" * 20_000_000)
         assert answer.status_code == 400
-        assert "the context holds 512" in answer.text
+        assert "context length is 512" in answer.text

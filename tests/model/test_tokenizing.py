@@ -200,7 +200,7 @@ def reads(vocab):
         "content": lambda: builder.tokenize(DIGITS, **both),
         "content[1]": lambda: builder.tokenize((5, DIGITS), **both),
         "logit_bias": lambda: bias_by_id(((DIGITS, 1.0),), facts),
-        "input[1]": lambda: VectorInputs(vocab, 16).build(vectors),
+        "input[1]": lambda: VectorInputs(vocab, 16, n_vector=8).build(vectors),
         "query": lambda: pairs.build(
             RankRequest(request_id="r", query=DIGITS, documents=("b",))
         ),
