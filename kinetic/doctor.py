@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kinetic.loading import load, template_note
 from kinetic.model.engine.engine import MIB, free_memory, sequence_bytes
-from kinetic.model.native import ffi
+from kinetic.model.native.library import has_openmp, library_folder, library_versions
 
 if TYPE_CHECKING:
     from kinetic.config import ServeOptions
@@ -19,7 +19,7 @@ def report(options: ServeOptions) -> str:
     try:
         engine, info = loaded.engine, loaded.info
         per_slot = sequence_bytes(engine.metadata, engine.architecture, engine.n_ctx)
-        versions = ffi.library_versions()
+        versions = library_versions()
         lines = [
             ("model", f"{info.path}"),
             ("", f"{info.description}, {info.n_params / 1e6:.0f} M parameters"),
@@ -29,8 +29,8 @@ def report(options: ServeOptions) -> str:
             ("drafting", info.drafting),
             ("engine", f"llama-cpp-python {versions['llama_cpp_python']}"),
             ("", f"{versions['system_info']}"),
-            ("", f"libraries in {ffi.library_folder()}"),
-            ("openmp", "yes: slower with actors" if ffi.has_openmp() else "no"),
+            ("", f"libraries in {library_folder()}"),
+            ("openmp", "yes: slower with actors" if has_openmp() else "no"),
             ("threads", str(engine.options.n_threads)),
             ("slots", f"{engine.n_sequences} of {engine.n_ctx} tokens"),
             ("memory", f"{free // MIB} MiB free before loading"),

@@ -29,7 +29,7 @@ from kinetic.model.engine.engine import EngineOptions, LlamaEngine, free_memory
 from kinetic.model.engine.exactness import Verdict, probe
 from kinetic.model.engine.identity import state_identity
 from kinetic.model.engine.vector_exactness import probe_vectors
-from kinetic.model.native import ffi
+from kinetic.model.native.library import has_openmp, library_versions
 from kinetic.model.vectors.inputs import VectorInputs
 from kinetic.model.vectors.ranking import TEMPLATE_KEY, PairInputs, PairMarkers
 from kinetic.model.vision.vision import MARKERS
@@ -171,7 +171,7 @@ def _describe(
         engine.n_sequences,
         engine.n_ctx,
     )
-    if ffi.has_openmp():
+    if has_openmp():
         _log.warning("the engine is built with OpenMP, which slows the actors down")
     plan, verdict = choose_plan(engine, try_it=options.probe)
     remembered = " (remembered)" if verdict.is_remembered else ""
@@ -308,7 +308,7 @@ def model_info(
         pooling=engine.serving.pooling,
         n_vector=engine.n_vector,
         gives_probabilities=engine.serving.gives_probabilities,
-        versions={"kinetic": __version__, **ffi.library_versions()},
+        versions={"kinetic": __version__, **library_versions()},
     )
 
 

@@ -21,7 +21,7 @@ from kinetic.actors.messages import (
 from kinetic.errors import InternalError, KineticError, ReceiptError, ShuttingDown
 from kinetic.model.engine.exactness import processor_name
 from kinetic.model.engine.identity import engine_build, engine_settings
-from kinetic.model.native import ffi
+from kinetic.model.native.library import library_versions
 from kinetic.receipts.record import (
     EngineIdentity,
     ModelIdentity,
@@ -202,7 +202,7 @@ def output_record(record: Record) -> OutputRecord:
 
 def engine_identity(engine: LlamaEngine, plan: str) -> EngineIdentity:
     """What makes answers here."""
-    versions = ffi.library_versions()
+    versions = library_versions()
     return EngineIdentity(
         kinetic=__version__,
         llama_cpp_python=versions["llama_cpp_python"],

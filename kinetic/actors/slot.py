@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kinetic.actors.peers import Peers
-    from kinetic.model.native.ffi import Model
+    from kinetic.model.native.model import Model
     from kinetic.model.vocab import Vocab
 
 _log = logging.getLogger(__name__)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kinetic.actors.policy.plan import BatchPlan
     from kinetic.model.drafts.draft_model import DraftModel
     from kinetic.model.engine.api import Engine, PictureEncoder
-    from kinetic.model.native.ffi import Model
+    from kinetic.model.native.model import Model
     from kinetic.model.vocab import Vocab
     from kinetic.types import VectorJob
 

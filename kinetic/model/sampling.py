@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kinetic.errors import RequestError
-from kinetic.model.native.ffi import LOWEST, DrySettings, Sampler
+from kinetic.model.native.model import DrySettings
+from kinetic.model.native.sampler import LOWEST, Sampler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from kinetic.model.native.ffi import Model
+    from kinetic.model.native.model import Model
     from kinetic.types import SamplingParams
 
 

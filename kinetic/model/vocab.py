@@ -13,7 +13,7 @@ from kinetic.model import tokenizing
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from kinetic.model.native.ffi import Model
+    from kinetic.model.native.model import Model
 
 _USER_DEFINED = 16
 """`LLAMA_TOKEN_ATTR_USER_DEFINED`: matched even when special tokens are not parsed."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from kinetic.files import paths
 from kinetic.model.constraints.constraint import ConstraintCompiler
-from kinetic.model.native import ffi
+from kinetic.model.native.model import Model
 from kinetic.model.vocab import Vocab
 from kinetic.types import ConstraintSpec
 
@@ -102,7 +102,7 @@ LOADS = (
 class LargeModel:
     """A made-up vocabulary: the real one, and joins of its own words."""
 
-    def __init__(self, model: ffi.Model, vocab: Vocab, n_vocab: int) -> None:
+    def __init__(self, model: Model, vocab: Vocab, n_vocab: int) -> None:
         rng = random.Random(0)
         self.n_vocab = n_vocab
         self.ends = vocab.ends
@@ -240,7 +240,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     for i, path in enumerate([args.model, *args.vocab]):
-        model = ffi.Model(path, vocab_only=True)
+        model = Model(path, vocab_only=True)
         vocab = Vocab(model)
         compiler = ConstraintCompiler(model, vocab)
         for line in report(path.name, compiler, model, model.n_vocab, args.rounds):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kinetic import __version__
 from kinetic.model.engine.exactness import processor_name
-from kinetic.model.native import ffi
+from kinetic.model.native.library import library_versions
 from scripts.engine_source import ENGINE
 
 
@@ -40,7 +40,7 @@ def _system() -> str:
 
 def versions(llama_server: Path) -> dict[str, str]:
     """What ran: Kinetic, the engine, and the peer built from the engine's source."""
-    engine = ffi.library_versions()
+    engine = library_versions()
     return {
         "Kinetic": __version__,
         "llama-cpp-python": engine["llama_cpp_python"],

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from kinetic.model.native import ffi
+from kinetic.model.native.model import Model
 
 _COMMON = (
     "river mountain window garden letter market kitchen engine summer winter morning"
@@ -52,7 +52,7 @@ class Prompts:
 
 def token_counter(model: Path) -> Callable[[str], int]:
     """Counts tokens with a model's own vocabulary; no weights are loaded."""
-    vocabulary = ffi.Model(model, vocab_only=True)
+    vocabulary = Model(model, vocab_only=True)
 
     def count(text: str) -> int:
         return len(

@@ -24,7 +24,7 @@ import numpy as np
 from gguf import GGUFReader, TokenType
 
 from kinetic.files.paths import cache_dir
-from kinetic.model.native import ffi
+from kinetic.model.native.library import library_versions
 from scripts.console import Ticker, end_on_signals, say
 from scripts.engine_source import fetch_source, llama_cpp_tree
 from scripts.gguf_file import Metadata, MetaValue, Tensor, stream_gguf
@@ -218,7 +218,7 @@ def quantize(source: Path, target: Path, kind: str) -> None:
         SystemExit: It refused.
     """
     # The wall sets the engine up before its library loads, so it goes first.
-    ffi.library_versions()
+    library_versions()
     import llama_cpp.llama_cpp as lib  # noqa: PLC0415, TID251 - the server never packs
 
     params: Any = lib.llama_model_quantize_default_params()

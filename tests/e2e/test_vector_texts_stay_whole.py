@@ -6,7 +6,7 @@ import httpx
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from kinetic.model.native import ffi
+from kinetic.model.native.model import Model
 from kinetic.model.vocab import Vocab
 from tests.support import tiny_models
 from tests.support.server import running_server
@@ -44,7 +44,7 @@ def ranker():
 
 @pytest.fixture(scope="module")
 def vocab():
-    model = ffi.Model(tiny_models.qwen3(), vocab_only=True)
+    model = Model(tiny_models.qwen3(), vocab_only=True)
     yield Vocab(model)
     model.close()
 

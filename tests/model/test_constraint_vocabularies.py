@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kinetic.model.constraints.constraint import ConstraintCompiler
-from kinetic.model.native import ffi
+from kinetic.model.native.model import Model
 from kinetic.model.vocab import Vocab
 from kinetic.types import ConstraintSpec
 from tests.support.bytewise import allowed
@@ -23,7 +23,7 @@ LOWER = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 class Held:
     """A vocabulary, its compiler, and which of its tokens are text."""
 
-    def __init__(self, model: ffi.Model) -> None:
+    def __init__(self, model: Model) -> None:
         self.vocab = Vocab(model)
         self.compiler = ConstraintCompiler(model, self.vocab)
         self.row = np.zeros(model.n_vocab, np.float32)
@@ -41,7 +41,7 @@ class Held:
 @pytest.fixture(scope="module", params=NAMES)
 def held(request: pytest.FixtureRequest, vocab_dir: Path) -> Iterator[Held]:
     path = vocab_dir / f"ggml-vocab-{request.param}.gguf"
-    model = ffi.Model(path, vocab_only=True)
+    model = Model(path, vocab_only=True)
     yield Held(model)
     model.close()
 

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from kinetic.errors import RequestError
 from kinetic.model.defaults import recommended_sampling
-from kinetic.model.native import ffi
+from kinetic.model.native.model import _MOST_DRY, Model
 from kinetic.model.sampling import (
     TokenSampler,
     history_window,
@@ -72,7 +72,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def model():
-    loaded = ffi.Model(tiny_models.qwen3(), vocab_only=True)
+    loaded = Model(tiny_models.qwen3(), vocab_only=True)
     yield loaded
     loaded.close()
 
@@ -251,12 +251,12 @@ def test_dry_draws_the_same_however_often_its_settings_were_asked_for(model):
         return found
 
     first = drawn(CASES["dry breakers"])
-    for i in range(3 * ffi._MOST_DRY):
+    for i in range(3 * _MOST_DRY):
         breakers = tuple(chr(97 + (i + j) % 26) for j in range(i % 5))
         other = replace(CASES["dry"], dry_sequence_breakers=breakers, dry_base=2 + i)
         prepare(model, other, n_ctx=N_CTX)
         drawn(other)
-        assert len(model._dry_known) <= ffi._MOST_DRY
+        assert len(model._dry_known) <= _MOST_DRY
     assert drawn(CASES["dry breakers"]) == first
     # The one that draws is a copy: what it accepts stays with it.
     assert drawn(CASES["dry breakers"]) == first
@@ -295,7 +295,7 @@ def test_the_likeliest_come_first_and_ties_by_id():
 
 
 def test_a_files_recommended_sampling_is_the_default():
-    model = ffi.Model(tiny_models.with_sampling_defaults(), vocab_only=True)
+    model = Model(tiny_models.with_sampling_defaults(), vocab_only=True)
     found = recommended_sampling(model.metadata())
     model.close()
     names = {

@@ -11,7 +11,8 @@ from kinetic.errors import Overloaded, RequestError
 from kinetic.model import tokenizing, vocab as vocab_module
 from kinetic.model.chat.template.template import ChatTemplate
 from kinetic.model.constraints.guidance import Tokens
-from kinetic.model.native import deep_stack, ffi
+from kinetic.model.native import deep_stack
+from kinetic.model.native.model import Model
 from kinetic.model.prompt import PromptBuilder
 from kinetic.model.tokenizing import STACK_BASE, STACK_PER_CHAR
 from kinetic.model.vectors.inputs import VectorInputs
@@ -95,7 +96,7 @@ def test_characters_spelt_in_bytes_are_counted():
 
 
 def test_the_slowest_texts_that_are_read_take_seconds(vocab_dir):
-    model = ffi.Model(vocab_dir / "ggml-vocab-deepseek-llm.gguf", vocab_only=True)
+    model = Model(vocab_dir / "ggml-vocab-deepseek-llm.gguf", vocab_only=True)
     try:
         start = time.process_time()
         text = (" " * 1_000 + "1") * 100
@@ -106,7 +107,7 @@ def test_the_slowest_texts_that_are_read_take_seconds(vocab_dir):
 
 
 def test_a_sentencepiece_text_of_unknown_characters_is_refused(vocab_dir):
-    model = ffi.Model(vocab_dir / "ggml-vocab-llama-spm.gguf", vocab_only=True)
+    model = Model(vocab_dir / "ggml-vocab-llama-spm.gguf", vocab_only=True)
     try:
         vocab = Vocab(model)
         assert len(vocab.tokenize("🦊" * 20_000)) > 80_000
@@ -117,7 +118,7 @@ def test_a_sentencepiece_text_of_unknown_characters_is_refused(vocab_dir):
 
 
 def test_markers_that_take_too_long_are_refused(vocab_dir):
-    model = ffi.Model(vocab_dir / "ggml-vocab-qwen2.gguf", vocab_only=True)
+    model = Model(vocab_dir / "ggml-vocab-qwen2.gguf", vocab_only=True)
     try:
         vocab = Vocab(model)
         assert len(vocab.tokenize("<|im_end|>" * 5_000)) == 5_000
@@ -141,7 +142,7 @@ def test_thousands_of_markers_are_looked_for_quickly():
 
 
 def test_a_grammars_text_may_be_what_no_prompt_may(superbpe):
-    model = ffi.Model(pre_tokenizers.vocabulary("superbpe"), vocab_only=True)
+    model = Model(pre_tokenizers.vocabulary("superbpe"), vocab_only=True)
     try:
         tokens = Tokens(model, superbpe)
         ids = tokens.canonical(DIGITS.encode())
@@ -171,7 +172,7 @@ DIGITS = "1" * 2_000
 @pytest.fixture(scope="module")
 def superbpe():
     """A vocabulary that refuses many digits in a row."""
-    model = ffi.Model(pre_tokenizers.vocabulary("superbpe"), vocab_only=True)
+    model = Model(pre_tokenizers.vocabulary("superbpe"), vocab_only=True)
     yield Vocab(model)
     model.close()
 

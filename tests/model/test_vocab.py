@@ -3,7 +3,7 @@
 import pytest
 
 from kinetic.errors import RequestError
-from kinetic.model.native import ffi
+from kinetic.model.native.model import Model
 from kinetic.model.vocab import Vocab
 
 NAMES = ["llama-spm", "llama-bpe", "qwen2", "qwen35", "gpt-2", "phi-3", "gemma-4"]
@@ -18,7 +18,7 @@ def vocab_of(vocab_dir):
     def load(name):
         if name not in models:
             path = vocab_dir / f"ggml-vocab-{name}.gguf"
-            model = ffi.Model(path, vocab_only=True)
+            model = Model(path, vocab_only=True)
             models[name] = (model, Vocab(model))
         return models[name][1]
 

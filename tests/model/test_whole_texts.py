@@ -7,7 +7,7 @@ from kinetic.errors import ContextExceeded, RequestError
 from kinetic.loading import chat_template
 from kinetic.model.constraints.constraint import ConstraintCompiler
 from kinetic.model.engine.engine import EngineOptions, LlamaEngine
-from kinetic.model.native import ffi
+from kinetic.model.native.model import Model
 from kinetic.model.prompt import PromptBuilder
 from kinetic.model.vocab import Vocab
 from kinetic.types import ChatInput, GenerationRequest, SamplingParams
@@ -40,7 +40,7 @@ def vocabularies(vocab_dir):
     """Real vocabularies of every kind that keeps its text, and two small ones."""
     paths = {name: vocab_dir / f"ggml-vocab-{name}.gguf" for name in REAL}
     paths |= {"tiny qwen3": tiny_models.qwen3(), "tiny gemma3": tiny_models.gemma3()}
-    models = {name: ffi.Model(path, vocab_only=True) for name, path in paths.items()}
+    models = {name: Model(path, vocab_only=True) for name, path in paths.items()}
     yield {name: Vocab(model) for name, model in models.items()}
     for model in models.values():
         model.close()
@@ -65,7 +65,7 @@ def test_the_text_of_a_texts_ids_is_that_text(vocabularies, text):
 
 
 def test_a_character_that_the_vocabulary_cannot_spell_is_refused(smollm2_path):
-    model = ffi.Model(smollm2_path, vocab_only=True)
+    model = Model(smollm2_path, vocab_only=True)
     try:
         vocab = Vocab(model)
         reads = (

@@ -20,7 +20,7 @@ _CLOSING = b'"]}'
 
 
 class ByteModel:
-    """The part of `ffi.Model` that a compiler asks."""
+    """The part of `Model` that a compiler asks."""
 
     n_vocab = END + 1
 

@@ -35,9 +35,9 @@ def verdicts(model_path: Path, cases: Cases, limit_s: float) -> Verdicts:
 def main() -> None:
     import llama_cpp.llama_cpp as lib
 
-    from kinetic.model.native import ffi
+    from kinetic.model.native.model import Model
 
-    model = ffi.Model(Path(sys.argv[1]), vocab_only=True)
+    model = Model(Path(sys.argv[1]), vocab_only=True)
     tokens: dict[str, int] = {}
     for token in range(model.n_vocab):
         text = model.piece(token, special=False).decode("utf-8", "replace")

@@ -11,7 +11,7 @@ from pathlib import Path
 from gguf import GGMLQuantizationType
 
 from kinetic.errors import RequestError
-from kinetic.model.native import ffi
+from kinetic.model.native.model import Model
 from scripts import gguf_file
 from scripts.file_cache import cached_file
 from tests.support import sources, vocabularies
@@ -81,7 +81,7 @@ def texts() -> list[str]:
 def main() -> None:
     """Tokenises everything with each vocabulary named on the command line."""
     for name in sys.argv[1:]:
-        model = ffi.Model(vocabulary(name), vocab_only=True)
+        model = Model(vocabulary(name), vocab_only=True)
         pieces = [model.piece(i, special=True) for i in range(model.n_vocab)]
         for text in texts():
             try:

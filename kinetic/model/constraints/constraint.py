@@ -31,7 +31,7 @@ from kinetic.model.constraints.texts import text_matches
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kinetic.model.native.ffi import Model
+    from kinetic.model.native.model import Model
     from kinetic.model.vocab import Vocab
     from kinetic.types import ConstraintSpec
 

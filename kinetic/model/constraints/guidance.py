@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from kinetic.model.native.ffi import Model
+    from kinetic.model.native.model import Model
     from kinetic.model.vocab import Vocab
 
 _log = logging.getLogger("kinetic.constraint")

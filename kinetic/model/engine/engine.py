@@ -12,7 +12,8 @@ from kinetic.errors import InternalError, ModelError
 from kinetic.files.gguf import read_header
 from kinetic.files.store import shards
 from kinetic.model.engine import pooling
-from kinetic.model.native import ffi
+from kinetic.model.native.context import Context, ContextOptions
+from kinetic.model.native.model import Model
 from kinetic.model.vocab import Vocab
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class LlamaEngine:
         self.path = path
         header = read_header(path, most_items=0)
         self.serving = pooling.serving(header, options.pooling)
-        self.model = ffi.Model(
+        self.model = Model(
             path,
             n_gpu_layers=options.n_gpu_layers,
             # An input that is always run alone may use every fast kernel.
@@ -120,9 +121,9 @@ class LlamaEngine:
             n_batch=n_batch,
             n_threads=options.n_threads or default_threads(),
         )
-        self.context = ffi.Context(
+        self.context = Context(
             self.model,
-            ffi.ContextOptions(
+            ContextOptions(
                 n_ctx=n_ctx,
                 n_sequences=n_parallel,
                 n_batch=n_batch,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kinetic.files import paths
-from kinetic.model.native.ffi import library_folder, library_versions
+from kinetic.model.native.library import library_folder, library_versions
 from kinetic.model.rows import Rows
 
 if TYPE_CHECKING:

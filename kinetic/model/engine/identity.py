@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kinetic.model.native.ffi import library_folder
+from kinetic.model.native.library import library_folder
 
 if TYPE_CHECKING:
     from kinetic.model.engine.engine import LlamaEngine

@@ -4,7 +4,7 @@ A projector is the second file of a vision model. It says which tokens a picture
 size becomes, and turns pixels into the vectors that stand for those tokens. Above this
 module there are no pointers and no native objects but what `prepared` lends.
 
-Rules kept here, beside those of ffi.py:
+Rules kept here, beside those of library.py:
 
 * One thread at a time encodes. `layout` and `prepared` only read the projector and may
   run in other threads meanwhile.
@@ -23,14 +23,19 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import llama_cpp.llama_cpp as lib
 import numpy as np
 
 from kinetic.errors import InternalError, ModelError, RequestError
 from kinetic.files.gguf import read_header
 from kinetic.model.engine.engine import MIB, free_memory
 from kinetic.model.engine.identity import file_identity
-from kinetic.model.native import ffi
+from kinetic.model.native.library import (
+    forget_reason,
+    lib,
+    library_folder,
+    log_here,
+    reason,
+)
 from kinetic.model.vision.layout import Axes, Markers, Tile
 
 if TYPE_CHECKING:
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from kinetic.model.native.model import Model
     from kinetic.model.vision.layout import Layout
     from kinetic.model.vision.pictures import Pixels
 
@@ -50,13 +56,13 @@ _UNSUPPORTED = frozenset(("hunyuanvl", "deepseek4v"))
 _IMAGE = 1  # mtmd_input_chunk_type
 
 # From where the engine's other libraries are: two builds would not fit together.
-os.environ.setdefault("MTMD_CPP_LIB", ffi.library_folder())
+os.environ.setdefault("MTMD_CPP_LIB", library_folder())
 try:
     mtmd: Any = importlib.import_module("llama_cpp.mtmd_cpp")
 except (OSError, RuntimeError, AttributeError) as error:
     place = os.environ["MTMD_CPP_LIB"]
     raise ModelError(f"the engine's library for images is not in {place}") from error
-ffi.log_here(mtmd.mtmd_helper_log_set)
+log_here(mtmd.mtmd_helper_log_set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +90,7 @@ class Projector:
     Raises ModelError where the file cannot be used, or not with this model.
     """
 
-    def __init__(self, path: Path, model: ffi.Model, options: ProjectorOptions) -> None:
+    def __init__(self, path: Path, model: Model, options: ProjectorOptions) -> None:
         facts = read_facts(path)
         size, free = path.stat().st_size, free_memory()
         if size > free:
@@ -101,14 +107,14 @@ class Projector:
         self._is_dropped = False
         self._callback = lib.ggml_backend_sched_eval_callback(self._on_node)
         params.cb_eval = self._callback
-        ffi.reason("")
+        forget_reason()
         handle = mtmd.mtmd_init_from_file(
             str(path).encode(),
             model._handle,  # noqa: SLF001 - the two walls know each other
             params,
         )
         if not handle:
-            why = ffi.reason("the engine refused the file")
+            why = reason("the engine refused the file")
             raise ModelError(f"cannot load the projector {path.name}: {why}")
         self._handle: Any = handle
         self.path = path
@@ -180,7 +186,7 @@ class Projector:
         images = [c for c in found if mtmd.mtmd_input_chunk_get_type(c) == _IMAGE]
         self._is_dropped = False
         self._go_on = go_on
-        ffi.reason("")
+        forget_reason()
         try:
             result = mtmd.mtmd_encode_chunk(self._handle, images[tile])
         finally:
@@ -188,7 +194,7 @@ class Projector:
         if self._is_dropped:
             return None
         if result != 0:
-            why = ffi.reason("no reason given")
+            why = reason("no reason given")
             raise InternalError(f"a picture could not be encoded: {why}")
         n_tokens = picture.tiles[tile].n_tokens
         pointer = mtmd.mtmd_get_output_embd(self._handle)
@@ -232,12 +238,12 @@ class Projector:
             part = mtmd.mtmd_input_part()
             part.bitmap = bitmap
             parts = (ctypes.POINTER(mtmd.mtmd_input_part) * 1)(ctypes.pointer(part))
-            ffi.reason("")
+            forget_reason()
             result = mtmd.mtmd_tokenize_from_parts(
                 self._handle, chunks, parts, 1, False
             )
             if result != 0:
-                why = ffi.reason("no reason given")
+                why = reason("no reason given")
                 raise RequestError(f"cannot be resized for this model: {why}")
             # What is left is the resized copy.
             mtmd.mtmd_bitmap_free(bitmap)

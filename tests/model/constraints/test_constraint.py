@@ -17,7 +17,7 @@ from kinetic.model.constraints.constraint import ConstraintCompiler, ConstraintL
 from kinetic.model.constraints.guidance import NativeLimits, Walker
 from kinetic.model.constraints.json_schema.judge import Judge
 from kinetic.model.constraints.matching import MAX_SHARED_S, Constraint, OutgrownError
-from kinetic.model.native import ffi
+from kinetic.model.native.model import Model
 from kinetic.model.vocab import Vocab
 from kinetic.types import ConstraintSpec
 from tests.support.bytewise import allowed, compiled, masked, new_compiler, sample
@@ -39,7 +39,7 @@ THINK = ("<think>", "</think>")
 class Tried:
     """A compiler of a real vocabulary, and what helps to try it."""
 
-    def __init__(self, model: ffi.Model) -> None:
+    def __init__(self, model: Model) -> None:
         self.vocab = Vocab(model)
         self.compiler = ConstraintCompiler(model, self.vocab)
         self.row = np.linspace(-3, 3, model.n_vocab, dtype=np.float32)
@@ -63,7 +63,7 @@ class Tried:
 
 @pytest.fixture(scope="module")
 def tried(smollm2_path: Path) -> Iterator[Tried]:
-    model = ffi.Model(smollm2_path, vocab_only=True)
+    model = Model(smollm2_path, vocab_only=True)
     yield Tried(model)
     model.close()
 

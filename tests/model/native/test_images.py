@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from kinetic.errors import ModelError, RequestError
-from kinetic.model.native import ffi
 from kinetic.model.native.images import Projector, ProjectorOptions
+from kinetic.model.native.model import Model
 from kinetic.model.vision.layout import Markers, Tile
 from kinetic.model.vision.pictures import decode
 from tests.support import tiny_models, tiny_projectors
@@ -26,7 +26,7 @@ PAIRS = {
 
 @contextlib.contextmanager
 def loaded(model_path, projector_path, **options):
-    model = ffi.Model(model_path)
+    model = Model(model_path)
     try:
         asked = ProjectorOptions(**{"n_threads": 1, **options})
         projector = Projector(projector_path, model, asked)
@@ -116,7 +116,7 @@ def test_tiles_stand_between_markers_of_the_vocabulary():
     assert [tile.n_tokens for tile in tiles_of(layout)] == [16] * 5
     # Two rows of two tiles, then the whole picture.
     texts = ("<row_1_col_1>", "<row_1_col_2>", "<row_2_col_1>", "<row_2_col_2>")
-    model = ffi.Model(tiny_models.smolvlm())
+    model = Model(tiny_models.smolvlm())
     firsts = [
         model.tokenize(t.encode(), add_special=False, parse_special=True) for t in texts
     ]

@@ -3,7 +3,7 @@
 import pytest
 
 from kinetic.errors import InputTooLong, RequestError
-from kinetic.model.native import ffi
+from kinetic.model.native.model import Model
 from kinetic.model.vectors import limits as vector_limits
 from kinetic.model.vectors.inputs import VectorInputs, without_repeats
 from kinetic.model.vocab import Vocab
@@ -14,7 +14,7 @@ CLS, SEP = 101, 102
 
 
 def vocab_of(path):
-    model = ffi.Model(path, vocab_only=True)
+    model = Model(path, vocab_only=True)
     return model, Vocab(model)
 
 

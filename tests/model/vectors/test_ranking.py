@@ -3,7 +3,7 @@
 import pytest
 
 from kinetic.errors import InputTooLong, ModelError, RequestError
-from kinetic.model.native import ffi
+from kinetic.model.native.model import Model
 from kinetic.model.vectors import limits as vector_limits
 from kinetic.model.vectors.ranking import TEMPLATE_KEY, PairInputs, PairMarkers
 from kinetic.model.vocab import Vocab
@@ -16,14 +16,14 @@ NO_MARKERS = PairMarkers()
 
 @pytest.fixture(scope="module")
 def qwen3():
-    model = ffi.Model(tiny_models.qwen3_reranker(), vocab_only=True)
+    model = Model(tiny_models.qwen3_reranker(), vocab_only=True)
     yield model, Vocab(model)
     model.close()
 
 
 @pytest.fixture(scope="module")
 def bert():
-    model = ffi.Model(tiny_models.bert_cross_encoder(), vocab_only=True)
+    model = Model(tiny_models.bert_cross_encoder(), vocab_only=True)
     yield model, Vocab(model)
     model.close()
 

@@ -21,7 +21,7 @@ from kinetic.model.constraints.gbnf.writer import written
 
 if TYPE_CHECKING:
     from kinetic.model.constraints import guidance
-    from kinetic.model.native.ffi import Model
+    from kinetic.model.native.model import Model
     from kinetic.model.vocab import Vocab
 
 GAP: Final = r"\n{1,2}"
