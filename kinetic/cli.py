@@ -585,7 +585,7 @@ def _host_names(given: list[str]) -> tuple[str, ...]:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from kinetic.model.engine.library import choose_library
+    from kinetic.model.engine.build_choice import choose_library
 
     options = serve_options(arguments)
     choose_library(options.model, options.pooling)
@@ -608,7 +608,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from kinetic.model.engine.library import choose_library
+    from kinetic.model.engine.build_choice import choose_library
 
     options = serve_options(arguments)
     choose_library(options.model, options.pooling)

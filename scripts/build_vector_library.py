@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kinetic.files.paths import cache_dir
-from kinetic.model.engine.library import FOLDER, VERSION_FILE, engine_folder
+from kinetic.model.engine.build_choice import FOLDER, VERSION_FILE, engine_folder
 from scripts.build_engine import build_key, read_cpuinfo
 from scripts.cmake_build import compile_target
 from scripts.console import end_on_signals, say
