@@ -23,7 +23,7 @@ from typing import Any, Final
 from kinetic.model.constraints.json_schema import blanks, values
 from kinetic.model.constraints.json_schema.errors import SchemaError
 from kinetic.model.constraints.json_schema.values import SchemaLimits
-from kinetic.model.constraints.json_schema.walk import Walk
+from kinetic.model.constraints.json_schema.walk import SchemaWalk
 
 GUIDANCE: Final = "x-guidance"
 ESCAPES: Final = 'nrbtf\\"'
@@ -76,7 +76,7 @@ def check_schema(
     is not served, and what no value can satisfy.
     """
     raw = values.parsed(source, limits)
-    walk = Walk(raw, limits, bound_blanks=bound_blanks)
+    walk = SchemaWalk(raw, limits, bound_blanks=bound_blanks)
     checked = walk.schema()
     whole: dict[str, Any] = (
         checked if isinstance(checked, dict) else {"allOf": [checked]}

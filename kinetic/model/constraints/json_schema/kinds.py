@@ -12,7 +12,7 @@ from kinetic.model.constraints.json_schema import blanks, values
 from kinetic.model.constraints.json_schema.errors import SchemaError, pointer
 
 if TYPE_CHECKING:
-    from kinetic.model.constraints.json_schema.walk import Task, Walk
+    from kinetic.model.constraints.json_schema.task import Task, Walk
 
 
 def string(

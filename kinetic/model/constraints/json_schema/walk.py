@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from kinetic.model.constraints.json_schema import (
@@ -18,31 +17,14 @@ from kinetic.model.constraints.json_schema.combined import ANYWHERE, Patterns
 from kinetic.model.constraints.json_schema.errors import SchemaError, pointer
 from kinetic.model.constraints.json_schema.numbers import most_of
 from kinetic.model.constraints.json_schema.references import References, check_circles
+from kinetic.model.constraints.json_schema.task import Task
 from kinetic.model.constraints.json_schema.unions import Unions
 from kinetic.model.constraints.json_schema.values import Literals, SchemaLimits
 
 Schema = dict[str, Any] | bool
 
 
-@dataclass(slots=True)
-class Task:
-    """A schema to be looked at, and where its result is to go."""
-
-    raw: Any
-    path: str
-    depth: int
-    alone: bool
-    """No other schema bears on the same value."""
-    into: dict[str, Any] | list[Any]
-    at: Any
-    in_resource: bool = False
-    """Below a nested `$id`, where `#` means something else."""
-    is_aside: bool = False
-    """Only read, for its faults: what it asks for is judged at the end."""
-    number: int = field(default=0)
-
-
-class Walk:
+class SchemaWalk:
     """One schema being checked and rewritten; raises SchemaError throughout."""
 
     def __init__(self, raw: Any, limits: SchemaLimits, *, bound_blanks: bool) -> None:
