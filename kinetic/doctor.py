@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kinetic.config import MIB
 from kinetic.loading import load, template_note
-from kinetic.model.engine.engine import MIB, free_memory, sequence_bytes
+from kinetic.model.engine.engine import sequence_bytes
+from kinetic.model.memory import free_memory
 from kinetic.model.native.library import has_openmp, library_folder, library_versions
 
 if TYPE_CHECKING:

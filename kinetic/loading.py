@@ -25,10 +25,11 @@ from kinetic.files.store import model_stem, shards
 from kinetic.model.chat.reply.calls import FAMILIES, markers
 from kinetic.model.chat.template.template import ChatTemplate
 from kinetic.model.defaults import recommended_sampling
-from kinetic.model.engine.engine import EngineOptions, LlamaEngine, free_memory
+from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.model.engine.exactness import Verdict, probe
 from kinetic.model.engine.identity import state_identity
 from kinetic.model.engine.vector_exactness import probe_vectors
+from kinetic.model.memory import free_memory
 from kinetic.model.native.library import has_openmp, library_versions
 from kinetic.model.vectors.inputs import VectorInputs
 from kinetic.model.vectors.ranking import TEMPLATE_KEY, PairInputs, PairMarkers

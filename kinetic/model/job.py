@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kinetic.model.chat.reply.calls import OutputFormat
     from kinetic.model.constraints.matching import Constraint
     from kinetic.model.constraints.verdict import Verdict
-    from kinetic.model.vision.layout import Tile
+    from kinetic.model.tiles import Tile
     from kinetic.types import RequestAsRead, SamplingParams
 
 

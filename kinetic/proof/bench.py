@@ -14,18 +14,18 @@ from tqdm import tqdm
 
 from kinetic.actors.receipt import engine_identity
 from kinetic.actors.system import ActorSystem, SystemOptions
+from kinetic.config import MIB
 from kinetic.errors import InternalError, ModelError, RequestError
 from kinetic.files import digest, gguf as gguf_header, paths, store
 from kinetic.loading import chat_template, choose_plan, state_rules
 from kinetic.model.constraints.constraint import ConstraintCompiler
 from kinetic.model.engine.engine import (
-    MIB,
     EngineOptions,
     LlamaEngine,
     check_file,
-    free_memory,
     sequence_bytes,
 )
+from kinetic.model.memory import free_memory
 from kinetic.model.prompt import PromptBuilder, local_time
 from kinetic.proof.follow import Follower, new_name
 from kinetic.receipts.compare import tokens_to_draw

@@ -3,7 +3,7 @@
 import numpy as np
 
 from kinetic.model.job import ImageSpan, Picture, outside, position_of
-from kinetic.model.vision.layout import Axes, Tile
+from kinetic.model.tiles import Axes, Tile
 
 CAT = Picture.of(b"cat")
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kinetic.model.native.images import Prepared
     from kinetic.model.rows import Rows
-    from kinetic.model.vision.pictures import Pixels
+    from kinetic.model.tiles import Pixels
 
 
 class Engine(Protocol):

@@ -6,12 +6,14 @@ import logging
 import os
 import struct
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from kinetic.config import MIB
 from kinetic.errors import InternalError, ModelError
 from kinetic.files.gguf import read_header
 from kinetic.files.store import shards
 from kinetic.model.engine import pooling
+from kinetic.model.memory import free_memory
 from kinetic.model.native.context import Context, ContextOptions
 from kinetic.model.native.model import Model
 from kinetic.model.vocab import Vocab
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MIB: Final = 1 << 20
 _MAGIC = b"GGUF"
 _LEARNED_POSITIONS = frozenset({"gpt2", "mpt", "starcoder"})
 """Text models with a table of positions in place of a rule for them."""
@@ -258,30 +259,6 @@ def check_file(path: Path) -> None:
     if version not in {2, 3}:
         message = f"{path} is GGUF version {version}; 2 and 3 can be read"
         raise ModelError(message)
-
-
-def free_memory() -> int:
-    """Bytes of memory that can be used without swapping, cgroup limits included."""
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    free = int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return min(free, _cgroup_free(free))
-
-
-def _cgroup_free(otherwise: int) -> int:
-    try:
-        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:  # noqa: PTH123
-            limit = file.read().strip()
-        with open("/sys/fs/cgroup/memory.current", encoding="ascii") as file:  # noqa: PTH123
-            used = int(file.read())
-        return otherwise if limit == "max" else max(int(limit) - used, 0)
-    except (OSError, ValueError):
-        return otherwise
 
 
 def default_threads() -> int:

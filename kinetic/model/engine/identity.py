@@ -8,12 +8,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kinetic.files.stamp import file_identity
 from kinetic.model.native.library import library_folder
 
 if TYPE_CHECKING:
     from kinetic.model.engine.engine import LlamaEngine
-
-_END = 1 << 20  # bytes of each end of a model file that are looked at
 
 _PATTERNS = ("*ggml*", "*llama*")
 
@@ -34,20 +33,6 @@ def engine_build() -> str:
 def _sha256(file: Path) -> str:
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def file_identity(path: Path) -> str:
-    """What tells a large file from others without reading it, 64 hex digits.
-
-    Its size, its time of change and both ends. Raises OSError.
-    """
-    stat = path.stat()
-    digest = hashlib.sha256(f"{stat.st_size} {stat.st_mtime_ns}".encode())
-    with path.open("rb") as file:
-        digest.update(file.read(_END))
-        file.seek(max(stat.st_size - _END, 0))
-        digest.update(file.read(_END))
-    return digest.hexdigest()
 
 
 def engine_settings(engine: LlamaEngine) -> str:

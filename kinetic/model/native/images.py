@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kinetic.config import MIB
 from kinetic.errors import InternalError, ModelError, RequestError
 from kinetic.files.gguf import read_header
-from kinetic.model.engine.engine import MIB, free_memory
-from kinetic.model.engine.identity import file_identity
+from kinetic.files.stamp import file_identity
+from kinetic.model.memory import free_memory
 from kinetic.model.native.library import (
     forget_reason,
     lib,
@@ -36,7 +37,7 @@ from kinetic.model.native.library import (
     log_here,
     reason,
 )
-from kinetic.model.vision.layout import Axes, Markers, Tile
+from kinetic.model.tiles import Axes, Markers, Tile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,8 +46,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kinetic.model.native.model import Model
-    from kinetic.model.vision.layout import Layout
-    from kinetic.model.vision.pictures import Pixels
+    from kinetic.model.tiles import Layout, Pixels
 
 MAX_ASPECT: Final = 200
 """Most that a picture's longer side may be of its shorter one."""

@@ -13,7 +13,6 @@ import base64
 import binascii
 import re
 import warnings
-from dataclasses import dataclass
 from io import BytesIO
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -22,6 +21,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from kinetic.errors import RequestError
+from kinetic.model.tiles import Pixels
 
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF")
 """What is read; of moving pictures the first frame."""
@@ -57,16 +57,6 @@ _BLANKS = re.compile(rb"\s+")
 _PADDING = b"="
 _START_OF_SCAN = b"\xff\xda"
 _DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # sixteen bits of grey
-
-
-@dataclass(frozen=True, slots=True)
-class Pixels:
-    """A decoded picture."""
-
-    width: int
-    height: int
-    rgb: bytes
-    """width * height * 3 bytes, row by row."""
 
 
 def read_source(text: str) -> bytes:

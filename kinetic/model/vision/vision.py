@@ -23,12 +23,12 @@ import PIL
 
 from kinetic.errors import RequestError, UnsupportedFeature, about
 from kinetic.model.job import ImageSpan, Picture
-from kinetic.model.vision.layout import Markers, Tile
+from kinetic.model.tiles import Markers, Tile
 from kinetic.model.vision.pictures import decode, read_source
 
 if TYPE_CHECKING:
     from kinetic.model.native.images import Projector
-    from kinetic.model.vision.layout import Layout
+    from kinetic.model.tiles import Layout
     from kinetic.model.vocab import Vocab
 
 MAX_PICTURES: Final = 32

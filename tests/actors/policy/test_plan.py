@@ -13,7 +13,7 @@ from kinetic.actors.policy.plan import (
     usable_prefix,
 )
 from kinetic.model.job import ImageSpan, Picture
-from kinetic.model.vision.layout import Tile
+from kinetic.model.tiles import Tile
 
 UNIFORM = uniform_plan(n_sequences=4)
 ALONE = alone_plan()

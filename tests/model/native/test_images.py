@@ -9,7 +9,7 @@ import pytest
 from kinetic.errors import ModelError, RequestError
 from kinetic.model.native.images import Projector, ProjectorOptions
 from kinetic.model.native.model import Model
-from kinetic.model.vision.layout import Markers, Tile
+from kinetic.model.tiles import Markers, Tile
 from kinetic.model.vision.pictures import decode
 from tests.support import tiny_models, tiny_projectors
 from tests.support.pictures import drawing, encoded

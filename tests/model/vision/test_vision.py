@@ -11,8 +11,8 @@ from kinetic.loading import chat_template
 from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.model.native.images import Projector, ProjectorOptions
 from kinetic.model.prompt import PromptBuilder
+from kinetic.model.tiles import Tile
 from kinetic.model.vision import vision
-from kinetic.model.vision.layout import Tile
 from kinetic.model.vision.vision import MARKERS, Source, Vision, tile_ids, with_markers
 from kinetic.types import ChatInput, GenerationRequest, SamplingParams
 from tests.support import tiny_models, tiny_projectors

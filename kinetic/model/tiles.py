@@ -1,4 +1,8 @@
-"""What a picture becomes in a prompt: tiles of vectors, and markers around them."""
+"""What a picture is to the projector, and becomes in a prompt.
+
+Pixels go in; tiles of vectors, and markers around them, come out. Nothing is loaded
+for these.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,16 @@ import numpy as np
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class Pixels:
+    """A decoded picture."""
+
+    width: int
+    height: int
+    rgb: bytes
+    """width * height * 3 bytes, row by row."""
 
 
 @dataclass(frozen=True, slots=True)
