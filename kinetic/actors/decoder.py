@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from kinetic.actors.base import KineticActor, tell
-from kinetic.actors.drafting.drafter import Passes, StepClock
+from kinetic.actors.drafting.drafter import StepClock
 from kinetic.actors.encoding import PictureRun
 from kinetic.actors.messages import (
     Cut,
@@ -21,6 +21,7 @@ from kinetic.actors.messages import (
     FeedFailed,
     Logits,
     PassDone,
+    Passes,
     PassesDone,
     Propose,
     Proposed,

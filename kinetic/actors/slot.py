@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 
 from kinetic.actors.base import KineticActor, tell
-from kinetic.actors.drafting.drafter import Ask, DraftBasis, Drafter, Drafting, Passes
+from kinetic.actors.drafting.drafter import DraftBasis, Drafter, Drafting
 from kinetic.actors.messages import (
+    Ask,
     Begin,
     BeginText,
     Cancel,
@@ -24,6 +25,7 @@ from kinetic.actors.messages import (
     KeepHeld,
     KeptState,
     Logits,
+    Passes,
     PrefixLost,
     PromptDone,
     PromptRan,

@@ -12,6 +12,7 @@ from kinetic.actors.detokenizer import Detokenizer
 from kinetic.actors.messages import (
     BeginText,
     Delta,
+    Drawn,
     Drew,
     EndText,
     Failed,
@@ -28,7 +29,6 @@ from kinetic.actors.messages import (
     Started,
     TextEnded,
 )
-from kinetic.actors.slots.drawing import Drawn
 from kinetic.errors import InternalError
 from kinetic.model.chat.reply.calls import OutputFormat
 from kinetic.model.constraints.json_schema.judge import Judge

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kinetic.actors.drafting.drafter import Passes
 from kinetic.actors.messages import (
     Begin,
     BeginText,
@@ -23,6 +22,7 @@ from kinetic.actors.messages import (
     KeepHeld,
     KeptState,
     Logits,
+    Passes,
     PromptDone,
     PromptState,
     Renew,

@@ -5,15 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from kinetic.actors.drafting.drafter import (
-    Chances,
-    Drafting,
-    DraftOptions,
-    Passes,
-    StepCosts,
-    TextDrafter,
-)
+from kinetic.actors.drafting.drafter import Chances, Drafting, DraftOptions, TextDrafter
 from kinetic.actors.drafting.model_drafter import ModelDrafter, Worth
+from kinetic.actors.messages import Passes, StepCosts
 
 MOST = 15
 FREE = Passes(costs=StepCosts(step_s=1.0, extra=(0.0,) * MOST))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kinetic.actors.messages import Ask, Passes, StepCosts
 from kinetic.model.drafts.repeats import RepeatIndex
 
 if TYPE_CHECKING:
@@ -31,16 +32,6 @@ SLOWEST: Final = 0.1
 
 
 # --- What passes cost ---------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepCosts:
-    """How long passes take by their rows, as measured so far."""
-
-    step_s: float = 0.0
-    """A pass of one row; 0 until one was seen."""
-    extra: tuple[float, ...] = ()
-    """What 1, 2, ... more rows of the same sequence add, in steps."""
 
 
 class StepClock:
@@ -106,17 +97,6 @@ def _mixed(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passes:
-    """What a slot knows of the passes that its rows are part of."""
-
-    costs: StepCosts = StepCosts()
-    last_s: float = 0.0
-    """How long the last one took."""
-    n_sequences: int = 1
-    """How many sequences shared it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """How many tokens to draft, and how much faster that is expected to be."""
 
@@ -178,19 +158,6 @@ class Chances:
 
 
 # --- Drafters -----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """A question to the draft model: how does this text go on?"""
-
-    first: int
-    """Where the new tokens begin; those before were told with earlier questions."""
-    tokens: tuple[int, ...]
-    count: int
-    """Most tokens to guess."""
-    least: float
-    """How sure it must be of each, from 0 to 1."""
 
 
 class Drafter(Protocol):

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 from kinetic.actors.drafting.drafter import (
     LEAST_GAIN,
     SLOWEST,
-    Ask,
     Chances,
     DraftBasis,
     Drafter,
     DraftOptions,
-    Passes,
     TextDrafter,
 )
+from kinetic.actors.messages import Ask, Passes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

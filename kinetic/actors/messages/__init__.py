@@ -16,6 +16,7 @@ from kinetic.actors.messages.cache import (
     StateWritten,
 )
 from kinetic.actors.messages.decoder import (
+    Ask,
     Cut,
     DecoderMessage,
     DropEmbed,
@@ -32,6 +33,7 @@ from kinetic.actors.messages.decoder import (
 from kinetic.actors.messages.detokenizer import (
     BeginText,
     DetokenizerMessage,
+    Drawn,
     Drew,
     EndText,
     PrefixLost,
@@ -89,12 +91,14 @@ from kinetic.actors.messages.slot import (
     FeedFailed,
     KeepHeld,
     Logits,
+    Passes,
     Proposed,
     Renewed,
     Restored,
     SlotMessage,
     SnapshotTaken,
     Spoken,
+    StepCosts,
     TextEnded,
     Withdrawn,
     Yield,
@@ -103,6 +107,7 @@ from kinetic.actors.messages.states import KeptState, PromptState
 from kinetic.model.job import Job
 
 __all__ = [
+    "Ask",
     "Begin",
     "BeginText",
     "CacheChanged",
@@ -114,6 +119,7 @@ __all__ = [
     "DetokenizerMessage",
     "Digested",
     "Drain",
+    "Drawn",
     "Drew",
     "DropEmbed",
     "Embed",
@@ -141,6 +147,7 @@ __all__ = [
     "Matched",
     "MetricsMessage",
     "PassDone",
+    "Passes",
     "PassesDone",
     "PrefixLost",
     "PromptDone",
@@ -171,6 +178,7 @@ __all__ = [
     "StateRead",
     "StateWritten",
     "Step",
+    "StepCosts",
     "Submit",
     "SubmitVectors",
     "TakeSnapshot",

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from kinetic.actors.drafting.drafter import Ask
     from kinetic.model.job import ImageSpan
 
 
@@ -59,6 +58,19 @@ class TakeSnapshot:
 
     slot_id: int
     serial: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A question to the draft model: how does this text go on?"""
+
+    first: int
+    """Where the new tokens begin; those before were told with earlier questions."""
+    tokens: tuple[int, ...]
+    count: int
+    """Most tokens to guess."""
+    least: float
+    """How sure it must be of each, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,21 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kinetic.actors.messages.sink import Sink
-    from kinetic.actors.slots.drawing import Drawn
     from kinetic.errors import KineticError
     from kinetic.model.job import Job
     from kinetic.types import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A token that was drawn."""
+
+    token: int
+    row: npt.NDArray[np.float32] | None
+    """[n_vocab] float32: a copy of the raw logits it was drawn from, where they are
+    asked for."""
+    left: tuple[tuple[int, float], ...]
+    """What the samplers left to choose from, where that is reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

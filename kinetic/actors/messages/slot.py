@@ -15,13 +15,33 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from kinetic.actors.drafting.drafter import Passes
     from kinetic.actors.messages.sink import Sink
     from kinetic.actors.messages.states import KeptState, PromptState
     from kinetic.errors import KineticError
     from kinetic.model.constraints.guidance import Walker
     from kinetic.model.drafts.draft_model import ModelGuess
     from kinetic.model.job import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCosts:
+    """How long passes take by their rows, as measured so far."""
+
+    step_s: float = 0.0
+    """A pass of one row; 0 until one was seen."""
+    extra: tuple[float, ...] = ()
+    """What 1, 2, ... more rows of the same sequence add, in steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passes:
+    """What a slot knows of the passes that its rows are part of."""
+
+    costs: StepCosts = StepCosts()
+    last_s: float = 0.0
+    """How long the last one took."""
+    n_sequences: int = 1
+    """How many sequences shared it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

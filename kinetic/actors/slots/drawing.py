@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kinetic.actors.messages import Drawn
 from kinetic.errors import InternalError, KineticError
 from kinetic.model.constraints.matching import OutgrownError
 
@@ -17,18 +18,6 @@ if TYPE_CHECKING:
     from kinetic.model.constraints.guidance import Walker
     from kinetic.model.constraints.matching import Matcher, Renewal
     from kinetic.model.sampling import TokenSampler
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """A token that was drawn."""
-
-    token: int
-    row: npt.NDArray[np.float32] | None
-    """[n_vocab] float32: a copy of the raw logits it was drawn from, where they are
-    asked for."""
-    left: tuple[tuple[int, float], ...]
-    """What the samplers left to choose from, where that is reported."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pykka
 
     from kinetic.actors.base import KineticActor
-    from kinetic.actors.drafting.drafter import Ask
+    from kinetic.actors.messages import Ask
     from kinetic.model.job import ImageSpan
 
 

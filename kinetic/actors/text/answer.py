@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from kinetic.actors.messages import BeginText, Drew, SinkEvent
-    from kinetic.actors.slots.drawing import Drawn
+    from kinetic.actors.messages import BeginText, Drawn, Drew, SinkEvent
     from kinetic.actors.text.output import Output, OutputText
     from kinetic.actors.text.scoring import PromptScores
     from kinetic.errors import KineticError

@@ -15,13 +15,12 @@ from kinetic.actors.drafting.drafter import (
     DraftBasis,
     Drafting,
     DraftOptions,
-    Passes,
     StepClock,
-    StepCosts,
     TextDrafter,
     best_count,
     why_off,
 )
+from kinetic.actors.messages import Passes, StepCosts
 
 FREE = StepCosts(step_s=1.0, extra=(0.0,) * 15)
 

@@ -6,15 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from kinetic.actors.drafting.drafter import (
-    Ask,
-    DraftBasis,
-    DraftOptions,
-    Passes,
-    StepCosts,
-    TextDrafter,
-)
+from kinetic.actors.drafting.drafter import DraftBasis, DraftOptions, TextDrafter
 from kinetic.actors.drafting.model_drafter import ModelDrafter, ModelDrafting, Worth
+from kinetic.actors.messages import Ask, Passes, StepCosts
 from kinetic.model.drafts.draft_model import ModelGuess
 
 
