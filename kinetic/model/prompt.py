@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from kinetic.errors import ContextExceeded, RequestError, UnsupportedFeature, about
 from kinetic.model.chat.reply.calls import OutputFormat, markers
-from kinetic.model.chat.reply.forced import (
+from kinetic.model.chat.template.template import TemplateError
+from kinetic.model.chat.thinking import tags_in
+from kinetic.model.constraints.calls.forced import (
     ARGUMENTS_RULE,
     XML_FAMILIES,
     Think,
     forced_grammar,
 )
-from kinetic.model.chat.template.template import TemplateError
-from kinetic.model.chat.thinking import tags_in
 from kinetic.model.constraints.verdict import Verdict
 from kinetic.model.job import Job
 from kinetic.model.tokenizing import MOST_UNBROKEN

@@ -8,9 +8,9 @@ import random
 import pytest
 
 from kinetic.model.chat.reply.calls import OutputFormat
-from kinetic.model.chat.reply.xml_values import Values, values_of
+from kinetic.model.constraints.calls.xml_values import Values, values_of
 from tests.model.chat.output_cases import read
-from tests.model.chat.reply.test_forced import (
+from tests.model.constraints.calls.test_forced import (
     ORDINARY,
     SPECIAL,
     XML_FAMILIES,

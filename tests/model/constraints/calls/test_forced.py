@@ -9,7 +9,7 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from kinetic.model.chat.reply.calls import OutputFormat
-from kinetic.model.chat.reply.forced import OPENERS, forced_grammar
+from kinetic.model.constraints.calls.forced import OPENERS, forced_grammar
 from tests.model.chat.output_cases import read, tools
 
 N_BYTES = 256

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kinetic.model.chat.reply.calls import OutputFormat
-from kinetic.model.chat.reply.forced import forced_grammar
+from kinetic.model.constraints.calls.forced import forced_grammar
 from tests.model.chat.output_cases import read
 from tests.support.bytewise import END, accepts, allowed, compiled, compiler
 

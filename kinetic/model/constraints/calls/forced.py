@@ -24,7 +24,7 @@ from typing import Any, Literal
 from kinetic.model.chat.reply.arguments import declared_parameters, parameter_schema
 from kinetic.model.chat.reply.calls import GPT_OSS
 from kinetic.model.chat.reply.families import gpt_oss, lfm2, mistral, qwen_xml
-from kinetic.model.chat.reply.xml_values import Values, terminal, values_of
+from kinetic.model.constraints.calls.xml_values import Values, terminal, values_of
 
 Think = Literal["none", "closed", "optional", "open"]
 SpecialToken = Callable[[str], int | None]
