@@ -247,7 +247,7 @@ class Slot(KineticActor):
     def _lead(self, job: Job) -> int | None:
         """How many drawn tokens may wait to become text; None: any number."""
         if not self._can_cut and (job.stops or job.output is not None):
-            # What is run behind the text's end would stay, and no later prompt begins
+            # What is run after the text's end would stay, and no later prompt begins
             # with it.
             return 1
         return None if job.n_logprobs is None else _MOST_UNSPOKEN
@@ -411,7 +411,7 @@ class Slot(KineticActor):
 
     def _logits(self, message: Logits) -> None:
         if not self._peers.decoder.is_alive():
-            # It died behind this pass, and the rows' memory went with it.
+            # It died after this pass, and the rows' memory went with it.
             return
         running = self._answered(message.serial)
         if running is None or not isinstance(running.stage, Prompting | Stepping):

@@ -169,7 +169,7 @@ def read_header(path: Path, *, most_items: int | None = None) -> Header:
 
 
 class _Reader:
-    """Reads forward; struct raises behind the end of the data."""
+    """Reads forward; struct raises after the end of the data."""
 
     def __init__(self, data: mmap.mmap | bytes, most_items: int | None) -> None:
         self._data = data

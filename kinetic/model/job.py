@@ -50,7 +50,7 @@ class ImageSpan:
 
     @property
     def end(self) -> int:
-        """Index behind its last token."""
+        """Index after its last token."""
         return self.first + self.tile.n_tokens
 
 
@@ -103,7 +103,7 @@ class Job:
     n_logprobs: int | None = None
     """Alternatives to report per token; None reports nothing."""
     post_sampling_probs: bool = False
-    """Report probabilities behind the sampler chain in place of raw ones."""
+    """Report probabilities after the sampler chain in place of raw ones."""
     prompt_logprobs: bool = False
     """Report the prompt's tokens too; nothing of the prompt is then reused."""
     ignore_eos: bool = False

@@ -426,7 +426,7 @@ class PromptBuilder:
 def _may_think(inputs: ChatInput, rendered: Rendered) -> bool:
     """Whether the model may open a block of thoughts.
 
-    A model that was told not to think could otherwise open a second block behind the
+    A model that was told not to think could otherwise open a second block after the
     closed one that such prompts end in.
     """
     is_off = inputs.template_kwargs.get("enable_thinking") is False

@@ -119,7 +119,7 @@ class Vocab:
         """Token ids of text in which no marker is special.
 
         The engine matches user-defined tokens even when told not to parse special
-        ones, so a marker is cut in two behind its first character.
+        ones, so a marker is cut in two after its first character.
         """
         parts = []
         start = 0
@@ -165,7 +165,7 @@ class Vocab:
         return ids
 
     def _behind(self, part: str, *, parse_special: bool) -> list[int]:
-        """Token ids of text behind other text, where the engine would add a space.
+        """Token ids of text after other text, where the engine would add a space.
 
         A new line in front takes that space; no token joins one with what follows.
         """
@@ -209,7 +209,7 @@ class Vocab:
     def detokenize(self, tokens: Sequence[int]) -> bytes:
         """The text that has these checked token ids, control tokens included.
 
-        The blank that some vocabularies put before a text, and behind a marker, is
+        The blank that some vocabularies put before a text, and after a marker, is
         taken away again. Ids below zero stand for pictures and have no text.
         """
         pieces = []

@@ -128,7 +128,7 @@ class Follower:
         )
 
     def _logprobs(self, job: Job, before: tuple[int, ...]) -> dict[int, float]:
-        """The log-probability of every token behind the prompt and `before`."""
+        """The log-probability of every token after the prompt and `before`."""
         look = replace(
             job,
             request_id=new_name(),
@@ -163,7 +163,7 @@ def new_name() -> str:
 
 
 def first_difference(recorded: tuple[int, ...], drawn: list[int]) -> int | None:
-    """Where what was drawn leaves what was recorded, going on behind it included."""
+    """Where what was drawn leaves what was recorded, going on after it included."""
     pairs = itertools.zip_longest(recorded[: len(drawn)], drawn)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), None)
 

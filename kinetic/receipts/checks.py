@@ -1,7 +1,7 @@
 """Readers of JSON values that anybody may have written; each says what would fit.
 
 A reader takes one decoded JSON value and returns what the rest works with, or raises
-voluptuous' Invalid with words that read on behind the field's name.
+voluptuous' Invalid with words that read on after the field's name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From JSON that anybody may have written to a receipt: nothing runs before this.
 
 Every field is checked for type, range and size, and no other field may stand there, so
-that what is behind it can trust what it gets. Values that the engine is handed lie in
+that what comes after it can trust what it gets. Values that the engine is handed lie in
 the ranges that requests are held to.
 """
 

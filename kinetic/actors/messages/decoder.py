@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """Run these tokens behind what the sequence holds; answered by Logits."""
+    """Run these tokens after what the sequence holds; answered by Logits."""
 
     slot_id: int
     serial: int
@@ -22,7 +22,7 @@ class Feed:
     first: int
     """How many tokens the sequence must hold."""
     position: int
-    """Of the first token; less than `first` behind pictures with axes."""
+    """Of the first token; less than `first` after pictures with axes."""
     tokens: npt.NDArray[np.int32]
     n_logits: int
     """How many of the last tokens want logits."""

@@ -73,7 +73,7 @@ class Drew:
     at_s: float
     """When, by the monotonic clock."""
     error: KineticError | None = None
-    """Why no token could be drawn behind these."""
+    """Why no token could be drawn after these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

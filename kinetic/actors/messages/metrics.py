@@ -43,7 +43,7 @@ class PassDone:
     n_max_tokens: int
     """The longest sequence in the pass."""
     n_held: int = 0
-    """Tokens that all sequences together hold behind the pass."""
+    """Tokens that all sequences together hold after the pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

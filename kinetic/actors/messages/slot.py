@@ -151,7 +151,7 @@ class Spoken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextEnded:
-    """The answer is over behind its first `n_generated` tokens."""
+    """The answer is over after its first `n_generated` tokens."""
 
     generation: int
     n_generated: int

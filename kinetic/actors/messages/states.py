@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptState:
-    """A sequence behind its whole prompt: the memory and the last row's logits."""
+    """A sequence after its whole prompt: the memory and the last row's logits."""
 
     state: bytes
     tokens: npt.NDArray[np.int32]

@@ -24,7 +24,7 @@ class WaitingLine:
     """First come, first served, with a bound.
 
     Jobs of a group whose prompt is being run stay in the line until it stands, while
-    those behind them go on.
+    those after them go on.
     """
 
     def __init__(self, limit: int) -> None:

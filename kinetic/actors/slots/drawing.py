@@ -31,7 +31,7 @@ class Draws:
     is_over: bool
     """Nothing follows: an end, a limit, or an error."""
     error: KineticError | None = None
-    """Why no token could be drawn from the row behind."""
+    """Why no token could be drawn from the next row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class TokenSource:
 
         Args:
             rows: [len(drafted) + 1, n_vocab] float32: the logits in front of each
-                drafted token, and behind the last.
+                drafted token, and after the last.
             drafted: What the rows were computed for.
             most: Tokens that the answer may still have, at least one.
             ends: Tokens that end the answer.

@@ -58,7 +58,7 @@ class Sequence:
         all_rows: bool,
         images: tuple[ImageSpan, ...] = (),
     ) -> None:
-        """Keep `n_keep` leading tokens and run the rest of a prompt behind them.
+        """Keep `n_keep` leading tokens and run the rest of a prompt after them.
 
         No picture reaches over `n_keep`.
         """

@@ -87,7 +87,7 @@ class Answer:
             self.n_accepted += i < len(drafted) and drawn.token == drafted[i]
             finish = self._say(drawn)
             if finish is not None:
-                # Where the text ended the answer, what was drawn behind never was.
+                # Where the text ended the answer, what was drawn later never was.
                 return self._end(finish)
         if drew.error is not None:
             return self.fail(Outcome.FAILED, drew.error)

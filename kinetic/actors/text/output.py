@@ -194,7 +194,7 @@ class OutputText:
         return tuple(due)
 
     def _last(self, *, cut: bool) -> tuple[TokenLogprob, ...]:
-        """What is left at the end; behind a stop string, only what is in the text."""
+        """What is left at the end; after a stop string, only what is in the text."""
         left, self._logprobs = self._logprobs, []
         if not cut:
             return tuple(left)

@@ -76,7 +76,7 @@ class RepeatIndex:
         return found
 
     def append(self, token: int) -> None:
-        """Go on behind a token."""
+        """Go on after a token."""
         came_true = self.guess == token
         tokens = self._tokens
         tokens.append(token)

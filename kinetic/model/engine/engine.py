@@ -193,7 +193,7 @@ class LlamaEngine:
         return self.context.decode(rows, copy=copy)
 
     def embed(self, rows: Rows, *, is_last: bool) -> npt.NDArray[np.float32] | None:
-        """Run one of an input's `parts`; its vector behind the last one.
+        """Run one of an input's `parts`; its vector after the last one.
 
         Returns [n_vector] float32, read-only, or one for each token where nothing is
         pooled: [n_tokens, n_vector].

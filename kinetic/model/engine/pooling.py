@@ -52,7 +52,7 @@ class Serving:
     splits: bool = False
     """An input may be run in several passes: the vector is the last token's alone."""
     gives_probabilities: bool = False
-    """The engine puts a softmax behind the classification head."""
+    """The engine puts a softmax after the classification head."""
 
 
 TEXT: Final = Serving(kind="text", pooling="none")

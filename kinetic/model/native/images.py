@@ -209,9 +209,9 @@ class Projector:
             self._handle = None
 
     def _on_node(self, _node: object, ask: bool, _user: object) -> bool:
-        """Asked before each node whether to stop behind it, then told that it did.
+        """Asked before each node whether to stop after it, then told that it did.
 
-        It stops behind every one: measured, that costs an encoder of SigLIP's base size
+        It stops after every one: measured, that costs an encoder of SigLIP's base size
         4 % of its time, and a pause is then never further away than one node.
         """
         if ask:

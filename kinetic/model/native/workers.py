@@ -31,7 +31,7 @@ class Workers:
     the next pass for some milliseconds and then sleep; llama-server's look out fifty
     times as long, which cost four streams 3 % here, and the machine its rest. Where the
     engine has none to give (an OpenMP build has its own) this does nothing. To be
-    closed behind the context.
+    closed after the context.
     """
 
     def __init__(self, context: Any, n_threads: int) -> None:

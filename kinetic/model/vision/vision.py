@@ -166,7 +166,7 @@ class Vision:
             return layout
 
     def _look(self, picture: Picture, n_before: int) -> tuple[Layout, int]:
-        """A new picture's layout and pixels, behind others of `n_before` pixels."""
+        """A new picture's layout and pixels, after others of `n_before` pixels."""
         pixels = decode(picture.data)
         n_pixels = pixels.width * pixels.height
         if n_before + n_pixels > MAX_REQUEST_PIXELS:

@@ -17,7 +17,7 @@ class ReplyReader:
     """The text of all families but those that write channels.
 
     Reasoning is expected first. After a block of it, another one may open at the start
-    of a line or right behind text; a tag behind a blank or a quote is the answer's own.
+    of a line or right after text; a tag after a blank or a quote is the answer's own.
     """
 
     def __init__(

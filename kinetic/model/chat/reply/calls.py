@@ -4,14 +4,14 @@ One parser reads one generation. Fed with the whole text or with any pieces of i
 gives out the same, and what it has given out it never takes back:
 
 * A marker opens a call only if its payload is whole and names a tool of the request.
-  Else it is text, and reading goes on right behind it: no text is lost, not even text
+  Else it is text, and reading goes on right after it: no text is lost, not even text
   cut off in the middle of a call.
 * The payload is read first and its closing tag, which may be missing, after it: values
   may hold that tag.
 * In a block of reasoning nothing is a call, but for one that ends the text there (see
   `reasoning`). In a Markdown code fence nothing is one either, but that the generic
   family takes a JSON fence that holds a call and nothing else.
-* Reasoning is trimmed at both ends. Content loses whitespace behind reasoning, and
+* Reasoning is trimmed at both ends. Content loses whitespace after reasoning, and
   before calls that nothing follows; else it is the text without the calls.
 
 Held back is only what may still become something else: the beginning of a marker,

@@ -26,7 +26,7 @@ class Lines:
         return self._head == ""
 
     def add(self, text: str) -> None:
-        """Goes on behind `text`."""
+        """Goes on after `text`."""
         if not text:
             return
         first, *more = text.split("\n")

@@ -57,7 +57,7 @@ class Place:
     followers: str
     """Characters, one of which comes next, whitespace aside."""
     is_argument: bool = False
-    """The value of a named argument: behind its comma comes another name."""
+    """The value of a named argument: after its comma comes another name."""
 
 
 ARGUMENT = Place(",)", is_argument=True)
@@ -66,11 +66,11 @@ TUPLE_ITEM = Place(",)")
 DICT_KEY = Place(":")
 DICT_VALUE = Place(",}")
 CALL_FOLLOWERS = "]<;"
-"""What may stand behind a call's closing parenthesis, beside the end of the text."""
+"""What may stand after a call's closing parenthesis, beside the end of the text."""
 
 
 def read_arguments(source: Source) -> Reading[dict[str, Any]]:
-    """Reads `name=value, …)` behind a call's opening parenthesis.
+    """Reads `name=value, …)` after a call's opening parenthesis.
 
     Raises:
         Mismatch: What is there is not that.
@@ -148,7 +148,7 @@ def _read_items(
 
 
 def _read_separator(source: Source, closer: str) -> Reading[bool]:
-    """Reads the comma behind a value, or the closer: then True."""
+    """Reads the comma after a value, or the closer: then True."""
     yield from skip_blanks(source)
     return (yield from source.expect(",", closer)) == closer
 

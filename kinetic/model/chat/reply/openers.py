@@ -21,7 +21,7 @@ class Where(enum.Enum):
 
     ANYWHERE = enum.auto()
     UNQUOTED = enum.auto()
-    """At the start of a line, or right behind text."""
+    """At the start of a line, or right after text."""
     LINE_START = enum.auto()
     TEXT_START = enum.auto()
     """Where there was nothing but whitespace before."""
@@ -112,7 +112,7 @@ def _plain_run(markers: Iterable[str], line_leads: Iterable[str]) -> re.Pattern[
 
     Two characters decide, so that a lone `<` does not stop the run; one whose second
     character has not come does. A newline stops it if something that counts at a line's
-    start may come behind.
+    start may come after.
     """
     seconds: dict[str, set[str]] = {}
     for marker in markers:

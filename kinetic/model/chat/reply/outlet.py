@@ -101,7 +101,7 @@ class Outlet:
         self._reasoning.begin_block()
 
     def end_reasoning(self) -> None:
-        """Closes it: whitespace at its end, and behind it, is none of the text."""
+        """Closes it: whitespace at its end, and after it, is none of the text."""
         self._reasoning.drop_waiting()
         self._content.is_cut = True
 

@@ -71,7 +71,7 @@ class ReasoningReader:
     def read_block(
         self, opener: str, tags: TagPairs, *, is_written: bool
     ) -> Reading[None]:
-        """Reads a block up to behind its closer, or to the end of the text.
+        """Reads a block up to after its closer, or to the end of the text.
 
         Args:
             opener: The tag that opens the block.
@@ -119,7 +119,7 @@ class ReasoningReader:
                 pass
             rest = yield from source.read_run(ANYTHING)
             scanner.give_back(start)
-            # Cut off behind the call, the model was still thinking.
+            # Cut off after the call, the model was still thinking.
             if source.stopped or (source.truncated and rest.strip()):
                 self._put(source.run(ANYTHING))
             return

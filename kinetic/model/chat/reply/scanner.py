@@ -47,7 +47,7 @@ class CallScanner:
             return []
 
     def read_more(self, opener: str) -> Reading[list[FoundCall]]:
-        """Reads further calls, or a closing tag, behind calls; leaves no mark."""
+        """Reads further calls, or a closing tag, after calls; leaves no mark."""
         source, syntax = self._source, self._syntax
         if syntax is None or self._is_spent:
             return []

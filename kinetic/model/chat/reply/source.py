@@ -62,7 +62,7 @@ class Source:
         """The end came from a limit, not from the model."""
 
     def feed(self, text: str) -> None:
-        """Adds text behind what is there."""
+        """Adds text after what is there."""
         pos, waiting = self._pos, len(self._window) - self._pos
         if self._n_marks:
             self._kept.append(self._window[max(self._kept_from - self._base, 0) : pos])

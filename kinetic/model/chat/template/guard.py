@@ -2,7 +2,7 @@
 
 A prompt is one text, and the tokenizer makes a control token of every marker in it, no
 matter who wrote it. So a marker inside a user's text is broken up: a private character
-is put behind its first character, and whoever tokenises the prompt splits it there and
+is put after its first character, and whoever tokenises the prompt splits it there and
 drops the character. Texts without markers are not touched, so that ordinary prompts
 keep the token ids they have everywhere else.
 
@@ -48,7 +48,7 @@ class MarkerIndex:
         return MarkerIndex(self._markers.difference(markers))
 
     def find(self, text: str) -> list[int]:
-        """Return the positions behind the first character of every marker in `text`."""
+        """Return the positions after the first character of every marker in `text`."""
         if self._heads is None:
             return []
         return [

@@ -55,7 +55,7 @@ def classify(rendered_call: str, source: str) -> tuple[str, str | None]:
 
     Args:
         rendered_call: What the template printed of a call to `qzxcall`, from the user's
-            text before it to the result behind it; "" if it printed none.
+            text before it to the result after it; "" if it printed none.
         source: Decides where the output does not show a call.
     """
     name = re.escape(_NAME)

@@ -327,7 +327,7 @@ def _print(variant: _Variant, request: Request) -> tuple[str, str | None]:
 
 
 def _append(variant: _Variant, request: Request) -> str:
-    """Print all but the last message, and add its text behind the generation prompt."""
+    """Print all but the last message, and add its text after the generation prompt."""
     *earlier, last = request.turns
     shortened = replace(request, turns=tuple(earlier))
     head = variant.printer.print_all(shortened, variant.profile.plan)

@@ -32,9 +32,9 @@ class Plan:
     is_trimmed: bool = False
     """Texts lose the white space at both ends."""
     user_end: str = ""
-    """What the template prints behind a user's text."""
+    """What the template prints after a user's text."""
     answer_start: str = ""
-    """What it adds behind that for the answer to begin."""
+    """What it adds after that for the answer to begin."""
 
     text_beside_calls: Literal["kept", "spliced", "split"] = "kept"
     """The template prints it; it is put in afterwards; it is a message of its own."""

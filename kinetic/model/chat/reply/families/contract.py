@@ -29,7 +29,7 @@ class CallSyntax(ABC):
     def read(
         self, source: Source, tools: Tools, opener: str
     ) -> Reading[list[FoundCall]]:
-        """Reads the calls behind an opener, up to where they are complete.
+        """Reads the calls after an opener, up to where they are complete.
 
         Args:
             source: The text, at the opener.
@@ -43,7 +43,7 @@ class CallSyntax(ABC):
     def read_more(
         self, source: Source, tools: Tools, opener: str
     ) -> Reading[list[FoundCall]]:
-        """Reads what may stand behind calls: a closing tag, or more calls in it.
+        """Reads what may stand after calls: a closing tag, or more calls in it.
 
         Returns:
             The further calls, after which this is asked again; empty at the end.

@@ -93,7 +93,7 @@ class ChannelReader:
             )
 
     def _read_header(self, starts: tuple[str, ...]) -> Reading[Header | None]:
-        """Reads a header up to behind `<|message|>`, if one stands here."""
+        """Reads a header up to after `<|message|>`, if one stands here."""
         source = self._source
         start = source.mark()
         text = ""
@@ -162,7 +162,7 @@ class ChannelReader:
         return (yield from self._read_body(self._outlet.content))
 
     def _read_body(self, put: Callable[[str], None]) -> Reading[Header | None]:
-        """Reads up to the message's end, or to behind the next header."""
+        """Reads up to the message's end, or to after the next header."""
         source = self._source
         while True:
             put(source.run(BODY_RUN))

@@ -88,7 +88,7 @@ def read_bare_calls(source: Source, tools: Tools) -> Reading[list[FoundCall]]:
 
 
 def read_next_object(source: Source, tools: Tools) -> Reading[list[FoundCall]]:
-    """Reads a further call object behind calls, with what separates it from them.
+    """Reads a further call object after calls, with what separates it from them.
 
     Raises:
         Mismatch: There is none.

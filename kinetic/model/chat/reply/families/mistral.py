@@ -1,4 +1,4 @@
-"""Mistral's calls behind `[TOOL_CALLS]`: a JSON list, or a name and its arguments."""
+"""Mistral's calls after `[TOOL_CALLS]`: a JSON list, or a name and its arguments."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class QwenXml(TaggedCalls):
 
 
 def read_function(source: Source, tools: Tools) -> Reading[FoundCall]:
-    """Reads the name behind `<function=`, and the parameters up to the closing tag.
+    """Reads the name after `<function=`, and the parameters up to the closing tag.
 
     Raises:
         Mismatch: The function is unknown, or what follows is no parameter.
@@ -131,7 +131,7 @@ class _ValueEnd:
     """Those of the call so far, this one too."""
 
     def is_here(self, source: Source) -> Reading[bool]:
-        """Looks on from behind the tag; reads nothing."""
+        """Looks on from after the tag; reads nothing."""
         start = source.mark()
         yield from skip_blanks(source)
         found = yield from self._goes_on(source)
