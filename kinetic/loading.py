@@ -26,7 +26,7 @@ from kinetic.model.chat.reply.calls import FAMILIES, markers
 from kinetic.model.chat.template.template import ChatTemplate
 from kinetic.model.defaults import recommended_sampling
 from kinetic.model.engine.engine import EngineOptions, LlamaEngine
-from kinetic.model.engine.exactness import Verdict, probe
+from kinetic.model.engine.exactness import ExactnessVerdict, probe_rows
 from kinetic.model.engine.identity import state_identity
 from kinetic.model.engine.vector_exactness import probe_vectors
 from kinetic.model.memory import free_memory
@@ -52,7 +52,7 @@ class Loaded:
     engine: LlamaEngine
     template: ChatTemplate
     plan: BatchPlan
-    verdict: Verdict
+    verdict: ExactnessVerdict
     info: ModelInfo
     drafts: DraftSetup
     projector: Projector | None = None
@@ -136,23 +136,27 @@ def engine_options(options: ServeOptions) -> EngineOptions:
     )
 
 
-def choose_plan(engine: LlamaEngine, *, try_it: bool) -> tuple[BatchPlan, Verdict]:
+def choose_plan(
+    engine: LlamaEngine, *, try_it: bool
+) -> tuple[BatchPlan, ExactnessVerdict]:
     """The least strict plan that the loaded model is exact with."""
     if engine.kind != "text":
         return alone_plan(), _try_vectors(engine, try_it=try_it)
     if try_it:
-        verdict = probe(engine)
+        verdict = probe_rows(engine)
     else:
-        verdict = Verdict(is_row_invariant=False, reason="the probe is switched off")
+        verdict = ExactnessVerdict(
+            is_row_invariant=False, reason="the probe is switched off"
+        )
     if verdict.is_row_invariant:
         return uniform_plan(n_sequences=engine.n_sequences), verdict
     return alone_plan(), verdict
 
 
-def _try_vectors(engine: LlamaEngine, *, try_it: bool) -> Verdict:
+def _try_vectors(engine: LlamaEngine, *, try_it: bool) -> ExactnessVerdict:
     if not try_it:
         reason = "each input is run in passes of its own; the probe is switched off"
-        return Verdict(is_row_invariant=False, reason=reason)
+        return ExactnessVerdict(is_row_invariant=False, reason=reason)
     verdict = probe_vectors(engine)
     if not verdict.is_row_invariant:
         _log.warning("vectors are not exact on this machine: %s", verdict.reason)
@@ -277,7 +281,7 @@ def model_info(
     options: ServeOptions,
     template: ChatTemplate,
     plan: BatchPlan,
-    verdict: Verdict,
+    verdict: ExactnessVerdict,
 ) -> ModelInfo:
     """What the handlers tell of the model."""
     model, vocab, path = engine.model, engine.vocab, Path(options.model)

@@ -23,7 +23,7 @@ from kinetic.model.constraints.calls.forced import (
 from kinetic.model.constraints.verdict import Verdict
 from kinetic.model.job import Job
 from kinetic.model.tokenizing import MOST_UNBROKEN
-from kinetic.model.vision.vision import Source, refuse, with_markers
+from kinetic.model.vision.vision import PictureSource, refuse, with_markers
 from kinetic.types import ChatInput, RequestAsRead, TextInput
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class PromptBuilder:
         inputs, _ = self._marked(inputs)
         return _text_of(self.render(inputs, _shown(inputs), self._now()))
 
-    def _marked(self, inputs: ChatInput) -> tuple[ChatInput, tuple[Source, ...]]:
+    def _marked(self, inputs: ChatInput) -> tuple[ChatInput, tuple[PictureSource, ...]]:
         """A conversation with markers for its pictures, and the pictures."""
         messages, sources = with_markers(inputs.messages)
         if not sources:

@@ -17,7 +17,7 @@ from kinetic.actors.policy.plan import alone_plan, uniform_plan
 from kinetic.actors.text.answer import Answer
 from kinetic.model.constraints.constraint import ConstraintCompiler
 from kinetic.model.engine.engine import EngineOptions, LlamaEngine
-from kinetic.model.engine.exactness import probe
+from kinetic.model.engine.exactness import probe_rows
 from kinetic.types import ConstraintSpec, SamplingParams
 from tests.support import tiny_models
 from tests.support.answers import running
@@ -178,7 +178,7 @@ def test_thread_counts_change_nothing(harness, smollm2_path, threads):
 @pytest.mark.parametrize("make", [tiny_models.qwen3, tiny_models.qwen3_moe])
 def test_other_architectures(make):
     with running(make(), uniform, n_ctx=512, n_parallel=4, n_threads=1) as h:
-        assert probe(h.engine, remember=False).is_row_invariant
+        assert probe_rows(h.engine, remember=False).is_row_invariant
     with running(make(), uniform, n_ctx=512, n_parallel=4, n_threads=1) as h:
         expected = [alone(h, text, SEEDED) for text in TEXTS]
         collectors = [
@@ -193,7 +193,7 @@ def test_a_row_dependent_setting_is_found_and_taking_turns_is_still_exact(
 ):
     options = EngineOptions(n_ctx=512, n_parallel=3, n_threads=1, flash_attention=True)
     engine = LlamaEngine(smollm2_path, options)
-    verdict = probe(engine, remember=False)
+    verdict = probe_rows(engine, remember=False)
     engine.close()
     assert not verdict.is_row_invariant
     assert "differ" in verdict.reason

@@ -10,7 +10,7 @@ import pytest
 from kinetic.errors import Overloaded, RequestError
 from kinetic.model import tokenizing, vocab as vocab_module
 from kinetic.model.chat.template.template import ChatTemplate
-from kinetic.model.constraints.guidance import Tokens
+from kinetic.model.constraints.guidance import ModelTokens
 from kinetic.model.native import deep_stack
 from kinetic.model.native.model import Model
 from kinetic.model.prompt import PromptBuilder
@@ -144,7 +144,7 @@ def test_thousands_of_markers_are_looked_for_quickly():
 def test_a_grammars_text_may_be_what_no_prompt_may(superbpe):
     model = Model(pre_tokenizers.vocabulary("superbpe"), vocab_only=True)
     try:
-        tokens = Tokens(model, superbpe)
+        tokens = ModelTokens(model, superbpe)
         ids = tokens.canonical(DIGITS.encode())
         assert b"".join(tokens.pieces[i] for i in ids) == DIGITS.encode()
     finally:

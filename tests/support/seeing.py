@@ -6,7 +6,7 @@ import contextlib
 
 from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.model.native.images import Projector, ProjectorOptions
-from kinetic.model.vision.vision import MARKERS, Source, Vision
+from kinetic.model.vision.vision import MARKERS, PictureSource, Vision
 from tests.support.answers import Harness
 from tests.support.pictures import data_url
 
@@ -24,7 +24,7 @@ class Seeing(Harness):
     def read(self, text, *pictures):
         """Ids and spans of a text with a picture's file for every PICTURE in it."""
         sources = [
-            Source(text=data_url(data), where=f"pictures[{i}]")
+            PictureSource(text=data_url(data), where=f"pictures[{i}]")
             for i, data in enumerate(pictures)
         ]
         for marker in MARKERS[: len(pictures)]:

@@ -113,7 +113,7 @@ class ConstraintCompiler:
         self._cache: _Cache[Constraint] = _Cache(cache_size)
         self._judged: _Cache[str] = _Cache(MOST_JUDGED)
         self._lock = threading.Lock()
-        self._known_tokens: guidance.Tokens | None = None
+        self._known_tokens: guidance.ModelTokens | None = None
 
     def prepare(self) -> None:
         """Read the vocabulary in now, not at the first constraint: up to a second."""
@@ -227,11 +227,11 @@ class ConstraintCompiler:
                     return field_name, f", at {path or '/'}", str(error)
         return param, "", reason
 
-    def _tokens(self) -> guidance.Tokens:
+    def _tokens(self) -> guidance.ModelTokens:
         """The vocabulary, read in when it is first needed."""
         with self._lock:
             if self._known_tokens is None:
-                self._known_tokens = guidance.Tokens(self._model, self._vocab)
+                self._known_tokens = guidance.ModelTokens(self._model, self._vocab)
             return self._known_tokens
 
     def _source(self, spec: ConstraintSpec) -> _Source:
@@ -279,8 +279,8 @@ class ConstraintCompiler:
         )
 
 
-def _json(body: str) -> lark.Answer:
-    return lark.Answer(
+def _json(body: str) -> lark.AnswerRules:
+    return lark.AnswerRules(
         lark=f"answer: {body}",
         begins_with=charset.ranges((ord(c), ord(c)) for c in '"-0123456789[ftn{'),
         gap=JSON_GAP,

@@ -78,7 +78,7 @@ class GrammarRefusedError(ValueError):
     """llguidance's reason for not taking a grammar."""
 
 
-class Tokens:
+class ModelTokens:
     """The model's vocabulary as llguidance wants it.
 
     Control tokens and those that end an answer are never text: a grammar can name them
@@ -221,7 +221,7 @@ class Walker:
         return b"" if ahead.is_error() else text
 
 
-def compiled(tokens: Tokens, larks: Sequence[str], limits: NativeLimits) -> Walker:
+def compiled(tokens: ModelTokens, larks: Sequence[str], limits: NativeLimits) -> Walker:
     """Grammars at their start, to be copied and never advanced.
 
     Raises GrammarRefusedError with llguidance's reason.

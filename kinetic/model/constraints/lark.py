@@ -43,7 +43,7 @@ class Reasoning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class AnswerRules:
     """The part that is held to a form."""
 
     lark: str
@@ -54,7 +54,7 @@ class Answer:
     """A regular expression of what may stand between reasoning and answer."""
 
 
-def grammar(answer: Answer, reasoning: Reasoning | None) -> str:
+def grammar(answer: AnswerRules, reasoning: Reasoning | None) -> str:
     """Lark text of an answer, with the reasoning that may come before it."""
     if reasoning is None:
         return f"start: answer\n{answer.lark}"
@@ -81,7 +81,7 @@ def _thought(reasoning: Reasoning) -> str:
     )
 
 
-def _opener(reasoning: Reasoning, answer: Answer) -> str | None:
+def _opener(reasoning: Reasoning, answer: AnswerRules) -> str | None:
     """What begins a block; None where nothing tells it from an answer's own text."""
     if not reasoning.opener_is_text and reasoning.opener_token is not None:
         return token(reasoning.opener_token)

@@ -42,7 +42,7 @@ class Constraint:
     def __init__(
         self,
         key: str,
-        tokens: guidance.Tokens,
+        tokens: guidance.ModelTokens,
         ends: frozenset[int],
         make: Callable[[], guidance.Walker],
         judge: Judge | None = None,

@@ -42,7 +42,7 @@ _N_WRONG = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ExactnessVerdict:
     """What the probe found."""
 
     is_row_invariant: bool
@@ -51,7 +51,7 @@ class Verdict:
     is_remembered: bool = False
 
 
-def probe(engine: LlamaEngine, *, remember: bool = True) -> Verdict:
+def probe_rows(engine: LlamaEngine, *, remember: bool = True) -> ExactnessVerdict:
     """Compare logits over the shapes that the uniform plan allows.
 
     Uses the engine's sequences and leaves them empty. The verdict is kept per model
@@ -66,11 +66,13 @@ def probe(engine: LlamaEngine, *, remember: bool = True) -> Verdict:
     return verdict
 
 
-def _measure(engine: LlamaEngine) -> Verdict:
+def _measure(engine: LlamaEngine) -> ExactnessVerdict:
     room = min(engine.n_ctx - _N_STEPS - 16, engine.n_batch - engine.n_sequences)
     n = min(_N_PROMPT, room)
     if n < 16:  # noqa: PLR2004 - too short to compare anything
-        return Verdict(is_row_invariant=False, reason="the context is too short")
+        return ExactnessVerdict(
+            is_row_invariant=False, reason="the context is too short"
+        )
     trial = _Trial(engine, n)
     checks: list[tuple[str, Callable[[], Float32Array]]] = [
         ("a prompt in chunks", trial.in_chunks),
@@ -88,12 +90,12 @@ def _measure(engine: LlamaEngine) -> Verdict:
             differing = int(np.count_nonzero(run() != expected))
             if differing:
                 reason = f"{name}: {differing} of {expected.size} logits differ"
-                return Verdict(is_row_invariant=False, reason=reason)
+                return ExactnessVerdict(is_row_invariant=False, reason=reason)
     finally:
         for sequence in range(engine.n_sequences):
             engine.cut(sequence, 0)
     reason = f"{len(checks)} ways to shape a pass gave equal bits"
-    return Verdict(is_row_invariant=True, reason=reason)
+    return ExactnessVerdict(is_row_invariant=True, reason=reason)
 
 
 class _Trial:
@@ -249,10 +251,10 @@ def processor_name() -> str:
     return platform.machine()
 
 
-def _read(path: Path) -> Verdict | None:
+def _read(path: Path) -> ExactnessVerdict | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return Verdict(
+        return ExactnessVerdict(
             is_row_invariant=bool(found["is_row_invariant"]),
             reason=str(found["reason"]),
             is_remembered=True,
@@ -261,7 +263,7 @@ def _read(path: Path) -> Verdict | None:
         return None
 
 
-def _write(path: Path, verdict: Verdict) -> None:
+def _write(path: Path, verdict: ExactnessVerdict) -> None:
     text = json.dumps(
         {"is_row_invariant": verdict.is_row_invariant, "reason": verdict.reason}
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kinetic.errors import ModelError
-from kinetic.model.engine.exactness import Verdict
+from kinetic.model.engine.exactness import ExactnessVerdict
 from kinetic.model.rows import Rows
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def run_input(
     return vector
 
 
-def probe_vectors(engine: LlamaEngine) -> Verdict:
+def probe_vectors(engine: LlamaEngine) -> ExactnessVerdict:
     """Compare the vectors of a few inputs, run in two orders.
 
     Raises ModelError when the model gives values that are no numbers: no request could
@@ -57,8 +57,8 @@ def probe_vectors(engine: LlamaEngine) -> Verdict:
     differing = sum(one.tobytes() != other.tobytes() for one, other in pairs)
     if differing:
         reason = f"{differing} of {len(inputs)} inputs gave other bits when run again"
-        return Verdict(is_row_invariant=False, reason=reason)
+        return ExactnessVerdict(is_row_invariant=False, reason=reason)
     reason = (
         "each input is run in passes of its own, and gave equal bits when run again"
     )
-    return Verdict(is_row_invariant=True, reason=reason)
+    return ExactnessVerdict(is_row_invariant=True, reason=reason)

@@ -288,14 +288,14 @@ class Projector:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class ProjectorFacts:
     """What a projector's file says of itself."""
 
     kind: str
     max_aspect: int
 
 
-def read_facts(path: Path) -> Facts:
+def read_facts(path: Path) -> ProjectorFacts:
     """Read a projector's header. Raises ModelError where it is another kind of file."""
     if not path.is_file():
         raise ModelError(f"the projector {path} is not a file")
@@ -321,4 +321,4 @@ def read_facts(path: Path) -> Facts:
     # A side must not become less than a pixel, however it is scaled down.
     sides = ("clip.vision.image_size", "clip.vision.preproc_image_size")
     known = [int(values[side]) for side in sides if values.get(side)]
-    return Facts(kind=kind, max_aspect=min([MAX_ASPECT, *known]))
+    return ProjectorFacts(kind=kind, max_aspect=min([MAX_ASPECT, *known]))

@@ -48,7 +48,7 @@ _FEW_TOKENS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class PictureSource:
     """A picture as a request has it, not looked at yet."""
 
     text: str
@@ -58,17 +58,17 @@ class Source:
 
 def with_markers(
     messages: Sequence[Mapping[str, Any]],
-) -> tuple[tuple[Mapping[str, Any], ...], tuple[Source, ...]]:
+) -> tuple[tuple[Mapping[str, Any], ...], tuple[PictureSource, ...]]:
     """Messages with a marker in every picture's place, and the pictures in order.
 
     Raises RequestError where there are too many.
     """
-    sources: list[Source] = []
+    sources: list[PictureSource] = []
 
     def marked(part: Any) -> Any:
         if not isinstance(part, Mapping) or part.get("type") != "image":
             return part
-        source = Source(text=str(part["source"]), where=str(part["where"]))
+        source = PictureSource(text=str(part["source"]), where=str(part["where"]))
         if len(sources) == MAX_PICTURES:
             raise RequestError(
                 f"{source.where} is one picture more than the {MAX_PICTURES} that a"
@@ -87,7 +87,7 @@ def with_markers(
     return tuple(map(read, messages)), tuple(sources)
 
 
-def refuse(sources: Sequence[Source]) -> None:
+def refuse(sources: Sequence[PictureSource]) -> None:
     """Raise UnsupportedFeature for a model that reads no pictures."""
     if sources:
         where = sources[0].where
@@ -112,7 +112,7 @@ class Vision:
         self._lock = threading.Lock()
 
     def tokens(
-        self, text: str, guard: str | None, sources: Sequence[Source]
+        self, text: str, guard: str | None, sources: Sequence[PictureSource]
     ) -> tuple[list[int], tuple[ImageSpan, ...]]:
         """A rendered prompt's ids, and where its pictures stand.
 
@@ -145,7 +145,7 @@ class Vision:
         shift = len(ids) - n_without
         return ids, tuple(replace(span, first=span.first + shift) for span in spans)
 
-    def _read(self, sources: Sequence[Source]) -> list[tuple[Picture, Layout]]:
+    def _read(self, sources: Sequence[PictureSource]) -> list[tuple[Picture, Layout]]:
         n_before = 0
         found = []
         for source in sources:

@@ -3,7 +3,7 @@
 import pytest
 
 from kinetic.model.engine.engine import EngineOptions, LlamaEngine
-from kinetic.model.engine.exactness import probe
+from kinetic.model.engine.exactness import probe_rows
 from tests.support import tiny_models
 
 
@@ -17,7 +17,7 @@ def test_every_size_can_be_tried(make, n_ctx, n_parallel, n_batch):
     )
     engine = LlamaEngine(make(), options)
     try:
-        verdict = probe(engine, remember=False)
+        verdict = probe_rows(engine, remember=False)
         lengths = {engine.context.length(s) for s in range(n_parallel)}
     finally:
         engine.close()

@@ -13,7 +13,13 @@ from kinetic.model.native.images import Projector, ProjectorOptions
 from kinetic.model.prompt import PromptBuilder
 from kinetic.model.tiles import Tile
 from kinetic.model.vision import vision
-from kinetic.model.vision.vision import MARKERS, Source, Vision, tile_ids, with_markers
+from kinetic.model.vision.vision import (
+    MARKERS,
+    PictureSource,
+    Vision,
+    tile_ids,
+    with_markers,
+)
 from kinetic.types import ChatInput, GenerationRequest, SamplingParams
 from tests.support import tiny_models, tiny_projectors
 from tests.support.pictures import data_url, png
@@ -201,7 +207,7 @@ def test_a_template_that_leaves_a_picture_out_is_told_of(smollm2_path):
                 {"role": "assistant", "content": "two"},
                 user(image(DOG, "messages[2].content[0]")),
             )
-        source = Source(text=data_url(CAT), where="here")
+        source = PictureSource(text=data_url(CAT), where="here")
         with pytest.raises(RequestError, match=r"here: .* leaves it out") as refused:
             loaded.vision.tokens("a prompt without it", None, [source])
         assert refused.value.param == "here"
@@ -282,4 +288,4 @@ def test_a_prefill_keeps_whole_pictures(qwen):
 
 def test_sources_without_text_are_refused(qwen):
     with pytest.raises(RequestError, match=r"^x is empty"):
-        qwen.vision.tokens(MARKERS[0], None, [Source(text="", where="x")])
+        qwen.vision.tokens(MARKERS[0], None, [PictureSource(text="", where="x")])

@@ -1,4 +1,4 @@
-"""Carries out a plan on a conversation. Pure: nothing given is changed."""
+"""Carries out a treatment on a conversation. Pure: nothing given is changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kinetic.model.chat.template.fallback import (
     write_tools,
 )
 from kinetic.model.chat.template.normalise import Call, Turn, short_id
-from kinetic.model.chat.template.treatment import Arranged, Marks, Plan
+from kinetic.model.chat.template.treatment import Arranged, Marks, Treatment
 
 _HIDING_ESCAPE = re.compile(r"\\[^nrt]")
 
@@ -23,7 +23,7 @@ _HIDING_ESCAPE = re.compile(r"\\[^nrt]")
 def arrange(
     turns: Sequence[Turn],
     tools: Sequence[Mapping[str, Any]],
-    plan: Plan,
+    treatment: Treatment,
     marks: Marks,
 ) -> Arranged:
     """Build what a template is given.
@@ -31,32 +31,32 @@ def arrange(
     Args:
         turns: The conversation, markers broken up.
         tools: The request's tools, in any form the template may like.
-        plan: What to do.
+        treatment: What to do.
         marks: Characters that stand in neither.
     """
     arranged = list(turns)
-    if plan.is_trimmed:
+    if treatment.is_trimmed:
         arranged = [_trimmed(turn) for turn in arranged]
-    if tools and plan.writes_tools:
-        text = write_tools(plan.family, plan.call_form, tools)
+    if tools and treatment.writes_tools:
+        text = write_tools(treatment.family, treatment.call_form, tools)
         arranged = _with_system_text(arranged, text)
-    if plan.is_one_call:
+    if treatment.is_one_call:
         arranged = _one_call_each(arranged)
-    if plan.writes_calls:
-        arranged = [_with_written_calls(turn, plan) for turn in arranged]
-    if plan.writes_results:
+    if treatment.writes_calls:
+        arranged = [_with_written_calls(turn, treatment) for turn in arranged]
+    if treatment.writes_results:
         arranged = [_with_written_result(turn) for turn in arranged]
-    if plan.text_beside_calls == "split":
+    if treatment.text_beside_calls == "split":
         arranged = [part for turn in arranged for part in _split(turn)]
-    arranged = _arrange_roles(arranged, plan)
-    if plan.embeds_results:
+    arranged = _arrange_roles(arranged, treatment)
+    if treatment.embeds_results:
         arranged = _embed_results(arranged)
-    if plan.has_short_ids:
+    if treatment.has_short_ids:
         arranged = [_with_short_ids(turn) for turn in arranged]
 
     splices: dict[str, str] = {}
-    messages = [_message(turn, plan, marks, splices) for turn in arranged]
-    shown = list(map(dict, tools)) if tools and not plan.writes_tools else None
+    messages = [_message(turn, treatment, marks, splices) for turn in arranged]
+    shown = list(map(dict, tools)) if tools and not treatment.writes_tools else None
     return Arranged(messages=messages, tools=shown, splices=splices)
 
 
@@ -109,12 +109,12 @@ def _one_call_each(turns: list[Turn]) -> list[Turn]:
     return arranged
 
 
-def _with_written_calls(turn: Turn, plan: Plan) -> Turn:
+def _with_written_calls(turn: Turn, treatment: Treatment) -> Turn:
     if not turn.calls:
         return turn
-    text = write_calls(plan.family, plan.call_form, turn.calls)
+    text = write_calls(treatment.family, treatment.call_form, turn.calls)
     if turn.text:
-        text = turn.text + between_text_and_calls(plan.family) + text
+        text = turn.text + between_text_and_calls(treatment.family) + text
     return replace(turn, text=text, calls=())
 
 
@@ -164,21 +164,21 @@ def _with_short_ids(turn: Turn) -> Turn:
 # What is done to roles and their order.
 
 
-def _arrange_roles(turns: list[Turn], plan: Plan) -> list[Turn]:
+def _arrange_roles(turns: list[Turn], treatment: Treatment) -> list[Turn]:
     arranged = turns
-    if plan.drops_empty:
+    if treatment.drops_empty:
         arranged = [turn for turn in arranged if not _is_empty(turn)]
-    if plan.merges:
+    if treatment.merges:
         arranged = _merge_neighbours(arranged)
-    if plan.moves_systems or plan.moves_later_systems:
-        first = 0 if plan.moves_systems else 1
+    if treatment.moves_systems or treatment.moves_later_systems:
+        first = 0 if treatment.moves_systems else 1
         arranged = arranged[:first] + [_as_user(turn) for turn in arranged[first:]]
-        if plan.merges or plan.moves_systems:
+        if treatment.merges or treatment.moves_systems:
             arranged = _merge_neighbours(arranged)
-    if plan.begins_with_user:
+    if treatment.begins_with_user:
         arranged = _begin_with_user(arranged)
-    if plan.filler is not None:
-        arranged = _fill(arranged, plan.filler)
+    if treatment.filler is not None:
+        arranged = _fill(arranged, treatment.filler)
     return arranged
 
 
@@ -243,29 +243,29 @@ def _fill(turns: list[Turn], filler: str) -> list[Turn]:
 
 
 def _message(
-    turn: Turn, plan: Plan, marks: Marks, splices: dict[str, str]
+    turn: Turn, treatment: Treatment, marks: Marks, splices: dict[str, str]
 ) -> dict[str, Any]:
-    content = _content(turn, plan, marks)
+    content = _content(turn, treatment, marks)
     message: dict[str, Any] = {"role": turn.role, "content": content}
     if turn.name is not None:
         message["name"] = turn.name
     if turn.role == "tool":
         message["tool_call_id"] = turn.call_id
-    if turn.reasoning and not plan.has_reasoning_part:
+    if turn.reasoning and not treatment.has_reasoning_part:
         reasoning = turn.reasoning
         if turn.is_prefill and not turn.text:
             reasoning += marks.end
         # Templates look for the one or the other.
         message["reasoning_content"] = message["thinking"] = reasoning
     if turn.calls:
-        spliced = turn.text if plan.text_beside_calls == "spliced" else ""
+        spliced = turn.text if treatment.text_beside_calls == "spliced" else ""
         mark = ""
         if spliced:
             mark = f"{marks.splice}{len(splices)}{marks.splice}"
-            splices[mark] = spliced + between_text_and_calls(plan.family)
+            splices[mark] = spliced + between_text_and_calls(treatment.family)
             message["content"] = turn.answer
         message["tool_calls"] = [
-            _call(call, plan, mark if index == 0 else "")
+            _call(call, treatment, mark if index == 0 else "")
             for index, call in enumerate(turn.calls)
         ]
     if turn.results:
@@ -288,17 +288,17 @@ def _response(text: str) -> Any:
         return text
 
 
-def _content(turn: Turn, plan: Plan, marks: Marks) -> Any:
+def _content(turn: Turn, treatment: Treatment, marks: Marks) -> Any:
     text = turn.text + turn.answer + (marks.end if _ends_in_text(turn) else "")
-    if turn.reasoning and plan.has_reasoning_part:
+    if turn.reasoning and treatment.has_reasoning_part:
         thought = turn.reasoning
         if turn.is_prefill and not turn.text:
             thought += marks.end
         parts = [{"type": "thinking", "thinking": thought}]
         return [*parts, {"type": "text", "text": text}] if text else parts
-    if plan.has_parts:
+    if treatment.has_parts:
         return [{"type": "text", "text": text}]
-    if turn.calls and not text and plan.has_null_content:
+    if turn.calls and not text and treatment.has_null_content:
         return None
     return text
 
@@ -307,7 +307,7 @@ def _ends_in_text(turn: Turn) -> bool:
     return turn.is_prefill and bool(turn.text or not turn.reasoning)
 
 
-def _call(call: Call, plan: Plan, mark: str) -> dict[str, Any]:
-    arguments = call.source if plan.has_text_arguments else dict(call.arguments)
+def _call(call: Call, treatment: Treatment, mark: str) -> dict[str, Any]:
+    arguments = call.source if treatment.has_text_arguments else dict(call.arguments)
     function = {"name": mark + call.name, "arguments": arguments}
     return {"type": "function", "id": call.id, "function": function}

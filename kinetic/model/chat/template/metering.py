@@ -148,7 +148,7 @@ def counted(items: Iterable[Any], steps: int) -> Iterator[Any]:
         yield item
 
 
-class Turns:
+class MeteredTurns:
     """An iterable whose turns are paid for; has a length if `items` has one."""
 
     def __init__(self, items: Any, steps: int) -> None:

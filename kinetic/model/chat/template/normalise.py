@@ -3,7 +3,7 @@
 Clients write one thing in many ways: content as text or as parts or as null, arguments
 as an object or as JSON text, ids or none. Here each becomes one way, without loss, and
 what cannot be read is refused with the message's index and field. What a template can
-take is another matter: see `plan.py`.
+take is another matter: see `treatment.py`.
 """
 
 from __future__ import annotations

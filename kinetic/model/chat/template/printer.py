@@ -15,7 +15,12 @@ from kinetic.model.chat.template.normalise import TemplateError, Turn
 from kinetic.model.chat.template.sandbox import MAX_STEPS, Sandbox
 from kinetic.model.chat.template.skeleton import TOOL_NAME, TOOLS, shape_of, skeleton_of
 from kinetic.model.chat.template.toolforms import tool_forms
-from kinetic.model.chat.template.treatment import Arranged, Marks, Plan, stricter_plans
+from kinetic.model.chat.template.treatment import (
+    Arranged,
+    Marks,
+    Treatment,
+    stricter_treatments,
+)
 
 _PROBE_DATE: Final = datetime(2024, 1, 1, tzinfo=UTC)
 _PROBE_MARKS: Final = Marks(splice="\ufdee", end="\ufdef")
@@ -52,8 +57,8 @@ class Printer:
         self._constants = dict(constants)
         self._refusals: dict[tuple[object, ...], str | None] = {}
 
-    def print_all(self, request: Request, plan: Plan) -> str:
-        """Print with `plan`, or the mildest change of it that loses nothing.
+    def print_all(self, request: Request, treatment: Treatment) -> str:
+        """Print with `treatment`, or the mildest change of it that loses nothing.
 
         Raises:
             TemplateError: No arrangement does; the text is the template's own if it
@@ -62,7 +67,7 @@ class Printer:
         refusal: str | None = None
         shape = shape_of(request.turns)
         prints_tools = True
-        for candidate in stricter_plans(plan, has_tools=_has_tools(request)):
+        for candidate in stricter_treatments(treatment, has_tools=_has_tools(request)):
             if request.tools and not (prints_tools or candidate.writes_tools):
                 continue
             lost = self._refusal(request, candidate, shape)
@@ -78,17 +83,17 @@ class Printer:
                 # The shape is right, so it is the tools, or nothing helps.
                 prints_tools = False
         # The template's own words, if any, are of the client's texts, not of stand-ins.
-        raise _error(request.turns, self._own_words(request, plan) or refusal)
+        raise _error(request.turns, self._own_words(request, treatment) or refusal)
 
     def print_with(
-        self, request: Request, plan: Plan, *, max_steps: int = MAX_STEPS
+        self, request: Request, treatment: Treatment, *, max_steps: int = MAX_STEPS
     ) -> str:
-        """Print with exactly this plan.
+        """Print with exactly this treatment.
 
         Raises:
             Fault: The template refuses it.
         """
-        arranged = arrange(request.turns, request.tools, plan, request.marks)
+        arranged = arrange(request.turns, request.tools, treatment, request.marks)
         is_prefill = any(turn.is_prefill for turn in request.turns)
         text = self.sandbox.render(
             {
@@ -99,7 +104,7 @@ class Printer:
             now=request.now,
             max_steps=max_steps + _STEPS_PER_PAIR * len(request.turns) ** 2,
         )
-        text = _spliced(text, arranged, plan, request.marks)
+        text = _spliced(text, arranged, treatment, request.marks)
         if not is_prefill:
             return text
         head, mark, _ = text.rpartition(request.marks.end)
@@ -137,36 +142,38 @@ class Printer:
             )
         return variables
 
-    def _own_words(self, request: Request, plan: Plan) -> str | None:
+    def _own_words(self, request: Request, treatment: Treatment) -> str | None:
         """Return what the template itself says against a conversation, if anything."""
         try:
-            self.print_with(request, plan)
+            self.print_with(request, treatment)
         except Fault as fault:
             return str(fault)
         return None
 
-    def _print_with_any_tools(self, request: Request, plan: Plan) -> str:
+    def _print_with_any_tools(self, request: Request, treatment: Treatment) -> str:
         first: Fault | None = None
         for tools in tool_forms(request.tools):
             try:
-                return self.print_with(replace(request, tools=tuple(tools)), plan)
+                return self.print_with(replace(request, tools=tuple(tools)), treatment)
             except OutOfSteps:
                 raise
             except Fault as fault:
                 first = first or fault
         raise first or Fault("the chat template prints nothing")
 
-    def _refusal(self, request: Request, plan: Plan, shape: bytes) -> str | None:
-        """Return what speaks against a plan for conversations of this shape."""
+    def _refusal(
+        self, request: Request, treatment: Treatment, shape: bytes
+    ) -> str | None:
+        """Return what speaks against a treatment for conversations of this shape."""
         has_tools = bool(request.tools)
-        key = (plan, shape, has_tools, request.has_generation_prompt)
+        key = (treatment, shape, has_tools, request.has_generation_prompt)
         if key not in self._refusals:
             if len(self._refusals) >= _MAX_REMEMBERED:
                 self._refusals.clear()
-            self._refusals[key] = self._try_skeleton(request, plan)
+            self._refusals[key] = self._try_skeleton(request, treatment)
         return self._refusals[key]
 
-    def _try_skeleton(self, request: Request, plan: Plan) -> str | None:
+    def _try_skeleton(self, request: Request, treatment: Treatment) -> str | None:
         skeleton = skeleton_of(request.turns)
         stand_in = Request(
             turns=skeleton.turns,
@@ -175,7 +182,7 @@ class Printer:
             has_generation_prompt=request.has_generation_prompt,
         )
         try:
-            text = self.print_with(stand_in, plan)
+            text = self.print_with(stand_in, treatment)
         except OutOfSteps:
             raise
         except Fault as fault:
@@ -187,11 +194,13 @@ class Printer:
                 return f"the chat template does not print all of messages[{origin}]"
         if request.tools and TOOL_NAME not in text:
             return "the chat template does not print tools"
-        if request.has_generation_prompt and self._lacks_start(stand_in, plan, text):
+        if request.has_generation_prompt and self._lacks_start(
+            stand_in, treatment, text
+        ):
             return "the chat template does not begin the answer"
         return None
 
-    def _lacks_start(self, request: Request, plan: Plan, text: str) -> bool:
+    def _lacks_start(self, request: Request, treatment: Treatment, text: str) -> bool:
         """Tell whether the answer is not begun though the template begins answers.
 
         Behind a tool's result some templates begin none on purpose: the answer that
@@ -199,13 +208,13 @@ class Printer:
         output looks as if there were one, the model would go on with that message.
         """
         last = request.turns[-1]
-        begins = not plan.answer_start or text.endswith(plan.answer_start)
-        if begins or last.is_prefill or not text.endswith(plan.user_end):
+        begins = not treatment.answer_start or text.endswith(treatment.answer_start)
+        if begins or last.is_prefill or not text.endswith(treatment.user_end):
             return False
-        if last.role == "tool" and not plan.user_end:
+        if last.role == "tool" and not treatment.user_end:
             return False
         without = replace(request, has_generation_prompt=False)
-        return last.role != "assistant" and self.print_with(without, plan) == text
+        return last.role != "assistant" and self.print_with(without, treatment) == text
 
 
 def _dates(now: datetime) -> dict[str, str]:
@@ -238,11 +247,11 @@ def _has_tools(request: Request) -> bool:
     )
 
 
-def _spliced(text: str, arranged: Arranged, plan: Plan, marks: Marks) -> str:
+def _spliced(text: str, arranged: Arranged, treatment: Treatment, marks: Marks) -> str:
     """Put the texts in that a template drops when a message has calls."""
     for mark, words in arranged.splices.items():
-        place = text.find(mark) - len(plan.call_opener)
-        if place < 0 or not text.startswith(plan.call_opener + mark, place):
+        place = text.find(mark) - len(treatment.call_opener)
+        if place < 0 or not text.startswith(treatment.call_opener + mark, place):
             raise Fault("the chat template drops the text beside a call")
         text = text[:place] + words + text[place:]
     if arranged.splices:

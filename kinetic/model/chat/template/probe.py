@@ -15,7 +15,7 @@ from kinetic.model.chat.template.metering import Fault, OutOfSteps
 from kinetic.model.chat.template.normalise import Call, Turn
 from kinetic.model.chat.template.printer import Printer, Request
 from kinetic.model.chat.template.skeleton import TOOL_NAME, TOOLS
-from kinetic.model.chat.template.treatment import Plan
+from kinetic.model.chat.template.treatment import Treatment
 from kinetic.model.chat.thinking import ThinkTags, find_tags
 
 _MAX_PROBE_STEPS: Final = 4_000_000
@@ -31,23 +31,25 @@ _TRIM_HINT = "You have access to the following functions in JSONSchema format"
 class Profile:
     """What is known of one template."""
 
-    plan: Plan
+    treatment: Treatment
     joiner: str
     """What the template puts between text parts; else a newline."""
     think_tags: ThinkTags | None
 
 
-def probe(printer: Printer, source: str) -> Profile:
+def probe_template(printer: Printer, source: str) -> Profile:
     """Find out how to use a template.
 
     Raises:
         OutOfSteps: It does not come to an end on the smallest conversation.
     """
     prober = _Prober(printer, source)
-    plan = prober.with_answer_start(prober.system_plan(prober.content_plan()))
-    tags = find_tags(prober.prompt_ends(plan), source)
-    plan = prober.tool_plan(plan)
-    return Profile(plan=plan, joiner=prober.joiner(), think_tags=tags)
+    treatment = prober.with_answer_start(
+        prober.system_treatment(prober.content_treatment())
+    )
+    tags = find_tags(prober.prompt_ends(treatment), source)
+    treatment = prober.tool_treatment(treatment)
+    return Profile(treatment=treatment, joiner=prober.joiner(), think_tags=tags)
 
 
 def classify(rendered_call: str, source: str) -> tuple[str, str | None]:
@@ -125,38 +127,39 @@ class _Prober:
         self._printer = printer
         self._source = source
 
-    def content_plan(self) -> Plan:
+    def content_treatment(self) -> Treatment:
         """Find out whether the template prints texts, or only parts."""
-        plan = Plan(is_trimmed=_TRIM_HINT in self._source)
+        treatment = Treatment(is_trimmed=_TRIM_HINT in self._source)
         turns = (_turn("user", _USER),)
         try:
-            if _USER in self._print_or_raise(turns, plan):
-                return plan
+            if _USER in self._print_or_raise(turns, treatment):
+                return treatment
         except OutOfSteps:
             raise
         except Fault:
             pass
-        parts = replace(plan, has_parts=True)
-        return parts if _USER in self._print(turns, parts) else plan
+        parts = replace(treatment, has_parts=True)
+        return parts if _USER in self._print(turns, parts) else treatment
 
-    def with_answer_start(self, plan: Plan) -> Plan:
+    def with_answer_start(self, treatment: Treatment) -> Treatment:
         """Find out how the template ends a user's message and begins an answer."""
         turns = (_turn("user", _USER),)
-        user_end, answer_start = (
-            self._print(turns, plan, has_generation_prompt=begins).rpartition(_USER)[2]
+        printed = [
+            self._print(turns, treatment, has_generation_prompt=begins)
             for begins in (False, True)
-        )
+        ]
+        user_end, answer_start = (text.rpartition(_USER)[2] for text in printed)
         if not answer_start.startswith(user_end):
-            return plan
+            return treatment
         return replace(
-            plan, user_end=user_end, answer_start=answer_start[len(user_end) :]
+            treatment, user_end=user_end, answer_start=answer_start[len(user_end) :]
         )
 
-    def system_plan(self, plan: Plan) -> Plan:
+    def system_treatment(self, treatment: Treatment) -> Treatment:
         """Find out whether the template has a system role."""
         turns = (_turn("system", "qzxsystem"), _turn("user", _USER))
-        has_system = _holds(self._print(turns, plan), "qzxsystem", _USER)
-        return plan if has_system else replace(plan, moves_systems=True)
+        has_system = _holds(self._print(turns, treatment), "qzxsystem", _USER)
+        return treatment if has_system else replace(treatment, moves_systems=True)
 
     def joiner(self) -> str:
         """Find out what the template puts between two text parts."""
@@ -166,27 +169,29 @@ class _Prober:
                 return joiner
         return "\n"
 
-    def prompt_ends(self, plan: Plan) -> Iterator[str]:
+    def prompt_ends(self, treatment: Treatment) -> Iterator[str]:
         """Yield what follows the last user text, with thinking on, unset and off."""
         for value in (True, None, False):
             switch = {"enable_thinking": value, "thinking": value}
             variables = {} if value is None else switch
-            printed = self._print((_turn("user", _USER),), plan, variables=variables)
+            printed = self._print(
+                (_turn("user", _USER),), treatment, variables=variables
+            )
             yield printed.rpartition(_USER)[2]
 
-    def tool_plan(self, plan: Plan) -> Plan:
+    def tool_treatment(self, treatment: Treatment) -> Treatment:
         """Find out how the template takes tools, calls and results."""
-        plan = self._with_tool_list(plan)
-        plan = self._with_call_form(plan)
-        if not plan.writes_calls:
-            plan = self._with_number_of_calls(plan)
-            plan = self._with_text_beside_calls(plan)
-            plan = self._with_short_ids(plan)
-        return self._with_reasoning(plan)
+        treatment = self._with_tool_list(treatment)
+        treatment = self._with_call_form(treatment)
+        if not treatment.writes_calls:
+            treatment = self._with_number_of_calls(treatment)
+            treatment = self._with_text_beside_calls(treatment)
+            treatment = self._with_short_ids(treatment)
+        return self._with_reasoning(treatment)
 
-    def _with_call_form(self, plan: Plan) -> Plan:
+    def _with_call_form(self, treatment: Treatment) -> Treatment:
         forms = [
-            replace(plan, has_text_arguments=as_text, has_null_content=is_null)
+            replace(treatment, has_text_arguments=as_text, has_null_content=is_null)
             for as_text in (False, True)
             for is_null in (False, True)
         ]
@@ -196,26 +201,28 @@ class _Prober:
             # Python's way of printing an object is not the template's intention.
             if f"{{'{_KEY}'" not in printed and _holds(printed, _NAME, _KEY, _VALUE):
                 family, call_form = classify(printed, self._source)
-                if plan.writes_tools and family == "generic":
+                if treatment.writes_tools and family == "generic":
                     # The model is to write calls as it is told, not as it sees them.
                     break
                 found = replace(form, family=family, call_form=call_form)
                 return self._with_embedded_results(found, printed)
-        written = replace(plan, family=family, call_form=call_form, writes_calls=True)
+        written = replace(
+            treatment, family=family, call_form=call_form, writes_calls=True
+        )
         if _holds(self._rendered_call(written), _NAME, _KEY, _VALUE):
             return written
         return replace(written, writes_results=True)
 
-    def _with_embedded_results(self, plan: Plan, printed: str) -> Plan:
+    def _with_embedded_results(self, treatment: Treatment, printed: str) -> Treatment:
         """Find out whether results are wanted in the message with the calls."""
         if "tool_responses" not in self._source or printed.count(_NAME) > 1:
-            return plan
-        embedded = replace(plan, embeds_results=True)
+            return treatment
+        embedded = replace(treatment, embeds_results=True)
         # Results so given are printed with the name of their function.
         has_name = self._rendered_call(embedded).count(_NAME) > 1
-        return embedded if has_name else plan
+        return embedded if has_name else treatment
 
-    def _with_number_of_calls(self, plan: Plan) -> Plan:
+    def _with_number_of_calls(self, treatment: Treatment) -> Treatment:
         ids = ("call00001", "call00002")
         names = ("qzxcallone", "qzxcalltwo")
         pairs = list(zip(ids, names, strict=True))
@@ -228,59 +235,61 @@ class _Prober:
             _turn("user", "qzxlast"),
         )
         words = (*names, "qzxresultone", "qzxresulttwo")
-        one = replace(plan, is_one_call=True)
-        for candidate in (plan, one):
+        one = replace(treatment, is_one_call=True)
+        for candidate in (treatment, one):
             if _holds(self._print(turns, candidate, with_tools=True), *words):
                 return candidate
-        return plan
+        return treatment
 
-    def _with_text_beside_calls(self, plan: Plan) -> Plan:
+    def _with_text_beside_calls(self, treatment: Treatment) -> Treatment:
         # Behind the result it would stand in the wrong place.
-        if _holds(self._rendered_call(plan, text=_TEXT), _TEXT, _NAME):
-            return plan
-        opener = self._call_opener(plan)
+        if _holds(self._rendered_call(treatment, text=_TEXT), _TEXT, _NAME):
+            return treatment
+        opener = self._call_opener(treatment)
         if opener is not None:
-            spliced = replace(plan, text_beside_calls="spliced", call_opener=opener)
+            spliced = replace(
+                treatment, text_beside_calls="spliced", call_opener=opener
+            )
             if _TEXT in self._rendered_call(spliced, text=_TEXT).partition(_NAME)[0]:
                 return spliced
-        return replace(plan, text_beside_calls="split")
+        return replace(treatment, text_beside_calls="split")
 
-    def _call_opener(self, plan: Plan) -> str | None:
+    def _call_opener(self, treatment: Treatment) -> str | None:
         """Return what stands between where an answer begins and a call's name."""
         printed = self._print(
             (_turn("user", _USER), _turn("assistant", _TEXT), _turn("user", "qzxlast")),
-            plan,
+            treatment,
             with_tools=True,
         )
         header = _between(printed, _USER, _TEXT)
-        before_call = self._rendered_call(plan).partition(_NAME)[0]
+        before_call = self._rendered_call(treatment).partition(_NAME)[0]
         if not header or not before_call.startswith(header):
             return None
         return before_call[len(header) :] or None
 
-    def _with_short_ids(self, plan: Plan) -> Plan:
-        is_refused = not self._rendered_call(plan, call_id="call_0123456789abcdef")
-        return replace(plan, has_short_ids=True) if is_refused else plan
+    def _with_short_ids(self, treatment: Treatment) -> Treatment:
+        is_refused = not self._rendered_call(treatment, call_id="call_0123456789abcdef")
+        return replace(treatment, has_short_ids=True) if is_refused else treatment
 
-    def _with_tool_list(self, plan: Plan) -> Plan:
+    def _with_tool_list(self, treatment: Treatment) -> Treatment:
         user = _turn("user", _USER)
         for turns in ((user,), (_turn("system", "qzxsystem"), user)):
-            if TOOL_NAME in self._print(turns, plan, with_tools=True):
-                return plan
-        return replace(plan, writes_tools=True)
+            if TOOL_NAME in self._print(turns, treatment, with_tools=True):
+                return treatment
+        return replace(treatment, writes_tools=True)
 
-    def _with_reasoning(self, plan: Plan) -> Plan:
+    def _with_reasoning(self, treatment: Treatment) -> Treatment:
         """Find out whether thoughts are wanted as a field or as a content part."""
-        if _THOUGHT in self._rendered_call(plan, reasoning=_THOUGHT):
-            return plan
-        as_part = replace(plan, has_reasoning_part=True)
+        if _THOUGHT in self._rendered_call(treatment, reasoning=_THOUGHT):
+            return treatment
+        as_part = replace(treatment, has_reasoning_part=True)
         printed = self._rendered_call(as_part, reasoning=_THOUGHT)
         is_dumped = re.search(r"""['"]thinking['"]""", printed)
-        return as_part if _THOUGHT in printed and not is_dumped else plan
+        return as_part if _THOUGHT in printed and not is_dumped else treatment
 
-    def _rendered_call(self, plan: Plan, **more: Any) -> str:
+    def _rendered_call(self, treatment: Treatment, **more: Any) -> str:
         """Return what stands between the user's text and the call's result."""
-        printed = self._print(self._call_turns(**more), plan, with_tools=True)
+        printed = self._print(self._call_turns(**more), treatment, with_tools=True)
         return _between(printed, _USER, _RESULT)
 
     def _call_turns(self, *, call_id: str = "call00001", **more: Any) -> list[Turn]:
@@ -296,7 +305,7 @@ class _Prober:
     def _print(
         self,
         turns: Iterable[Turn],
-        plan: Plan,
+        treatment: Treatment,
         *,
         with_tools: bool = False,
         variables: dict[str, Any] | None = None,
@@ -309,13 +318,15 @@ class _Prober:
             has_generation_prompt=has_generation_prompt,
         )
         try:
-            return self._printer.print_with(request, plan, max_steps=_MAX_PROBE_STEPS)
+            return self._printer.print_with(
+                request, treatment, max_steps=_MAX_PROBE_STEPS
+            )
         except Fault:
             return ""
 
-    def _print_or_raise(self, turns: Iterable[Turn], plan: Plan) -> str:
+    def _print_or_raise(self, turns: Iterable[Turn], treatment: Treatment) -> str:
         request = Request(turns=tuple(turns), variables={})
-        return self._printer.print_with(request, plan, max_steps=_MAX_PROBE_STEPS)
+        return self._printer.print_with(request, treatment, max_steps=_MAX_PROBE_STEPS)
 
     def _print_content(self, content: Any) -> str:
         """Print one user message with its content as it is given."""

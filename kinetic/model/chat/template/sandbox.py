@@ -33,7 +33,7 @@ from kinetic.model.chat.template.metering import (
     RECURSION_STEPS,
     TURN_STEPS,
     Fault,
-    Turns,
+    MeteredTurns,
     check_brace_format,
     check_chars,
     check_items,
@@ -186,7 +186,7 @@ class _Environment(SandboxedEnvironment):
         spend(CALL_STEPS)
         owner = getattr(obj, "__self__", None)
         if isinstance(obj, LoopContext) and args:
-            args = (Turns(args[0], RECURSION_STEPS), *args[1:])
+            args = (MeteredTurns(args[0], RECURSION_STEPS), *args[1:])
         elif isinstance(owner, str):
             spend_on_text(len(owner))
             if obj.__name__ == "join" and args:
@@ -268,8 +268,8 @@ def _n_nodes(body: list[nodes.Node]) -> int:
 
 # Taking the context keeps Jinja from running these as it compiles.
 @pass_context
-def _count(_context: object, items: Any, steps: int) -> Turns:
-    return Turns(items, steps)
+def _count(_context: object, items: Any, steps: int) -> MeteredTurns:
+    return MeteredTurns(items, steps)
 
 
 @pass_context

@@ -1,6 +1,6 @@
 """A model's chat template: conversations in, prompt texts out.
 
-    messages -> read (normalise) -> markers broken up (guard) -> arranged (plan)
+    messages -> read (normalise) -> markers broken up (guard) -> arranged (arrange)
              -> rendered (sandbox) -> Rendered
 
 What the template can take is probed once, when it is loaded (`probe`). Pure: no clock,
@@ -27,7 +27,7 @@ from kinetic.model.chat.template.normalise import (
 )
 from kinetic.model.chat.template.pairing import paired
 from kinetic.model.chat.template.printer import Printer, Request
-from kinetic.model.chat.template.probe import Profile, probe
+from kinetic.model.chat.template.probe import Profile, probe_template
 from kinetic.model.chat.template.sandbox import Sandbox
 from kinetic.model.chat.template.treatment import Marks
 from kinetic.model.chat.thinking import ThinkTags, open_block, open_block_in_answer
@@ -123,10 +123,10 @@ class ChatTemplate:
         if tool_use_source is not None:
             self._with_tools = _load(tool_use_source, constants, markers)
         self._capabilities = capabilities_of(self._plain.printer)
-        plan = self._with_tools.profile.plan
-        self.family: str = plan.family
+        treatment = self._with_tools.profile.treatment
+        self.family: str = treatment.family
         """"qwen3.5", "hermes", "lfm2", "llama3", "mistral", "gpt-oss" or "generic"."""
-        self.call_form: str | None = plan.call_form
+        self.call_form: str | None = treatment.call_form
         """For Mistral "list", "args" or "call_id"; else None."""
         self.think_tags: ThinkTags | None = (
             self._plain.profile.think_tags or self._with_tools.profile.think_tags
@@ -218,7 +218,7 @@ def _load(
 ) -> _Variant:
     try:
         printer = Printer(Sandbox(source), constants)
-        profile = probe(printer, source)
+        profile = probe_template(printer, source)
     except Fault as fault:
         raise TemplateError(str(fault)) from fault
     guard = Guard(*markers, profile.think_tags or ())
@@ -313,10 +313,10 @@ def _print(variant: _Variant, request: Request) -> tuple[str, str | None]:
     tags = variant.profile.think_tags
     last = request.turns[-1]
     if not last.is_prefill:
-        text = variant.printer.print_all(request, variant.profile.plan)
+        text = variant.printer.print_all(request, variant.profile.treatment)
         return text, open_block(text, tags)
     try:
-        text = variant.printer.print_all(request, variant.profile.plan)
+        text = variant.printer.print_all(request, variant.profile.treatment)
     except TemplateError:
         if len(request.turns) == 1:
             raise
@@ -330,7 +330,7 @@ def _append(variant: _Variant, request: Request) -> str:
     """Print all but the last message, and add its text after the generation prompt."""
     *earlier, last = request.turns
     shortened = replace(request, turns=tuple(earlier))
-    head = variant.printer.print_all(shortened, variant.profile.plan)
+    head = variant.printer.print_all(shortened, variant.profile.treatment)
     tags = variant.profile.think_tags
     if last.text and open_block(head, tags) and tags is not None:
         head += f"{last.reasoning}\n{tags[1]}\n\n"

@@ -1,7 +1,7 @@
 """What is done to conversations so that one template prints all of them.
 
-A `Plan` is a list of decisions, carried out by `arrange.py`. The first plan comes from
-probing the template (`probe.py`); `stricter_plans` are the ones to try for
+A `Treatment` is a list of decisions, carried out by `arrange.py`. The first one comes
+from probing the template (`probe.py`); `stricter_treatments` are the ones to try for
 conversations whose shape the template refuses, or partly drops, under the first.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Treatment:
     """What is done to a conversation before a template sees it."""
 
     family: str = "generic"
@@ -86,10 +86,12 @@ class Arranged:
     """Texts by the mark that stands before the name of the call they precede."""
 
 
-def stricter_plans(plan: Plan, *, has_tools: bool) -> Iterator[Plan]:
-    """Yield `plan` and then ever stronger changes, the mildest first."""
-    yield plan
-    merged = replace(plan, merges=True)
+def stricter_treatments(
+    treatment: Treatment, *, has_tools: bool
+) -> Iterator[Treatment]:
+    """Yield `treatment` and then ever stronger changes, the mildest first."""
+    yield treatment
+    merged = replace(treatment, merges=True)
     yield merged
     moved = replace(merged, moves_later_systems=True)
     yield moved
@@ -98,12 +100,12 @@ def stricter_plans(plan: Plan, *, has_tools: bool) -> Iterator[Plan]:
     yield replace(strict, filler="")
     # One template refuses an answer of no characters, and takes a space.
     yield replace(strict, filler=" ")
-    yield replace(plan, moves_systems=True)
+    yield replace(treatment, moves_systems=True)
     without_system = replace(strict, moves_systems=True)
     yield without_system
     if not has_tools:
         return
-    yield replace(plan, writes_tools=True)
+    yield replace(treatment, writes_tools=True)
     yield replace(strict, is_one_call=True, text_beside_calls="split")
     yield replace(strict, is_one_call=True, text_beside_calls="split", filler="")
     for whole in (strict, without_system):

@@ -35,14 +35,14 @@ class GrammarReader:
     """
 
     def __init__(
-        self, model: Model, vocab: Vocab, tokens: guidance.Tokens, max_bytes: int
+        self, model: Model, vocab: Vocab, tokens: guidance.ModelTokens, max_bytes: int
     ) -> None:
         self._model = model
         self._vocab = vocab
         self._tokens = tokens
         self._max_bytes = max_bytes
 
-    def answer(self, source: str) -> lark.Answer:
+    def answer(self, source: str) -> lark.AnswerRules:
         """An answer that follows a grammar."""
         n_bytes = len(source.encode("utf-8", "surrogatepass"))
         if n_bytes > self._max_bytes:
@@ -53,7 +53,7 @@ class GrammarReader:
         made = lexed(grammar)
         self._check(made)
         begins_with = _begins_with(grammar)
-        return lark.Answer(
+        return lark.AnswerRules(
             lark=written(made, "answer"),
             begins_with=begins_with,
             gap="" if overlap(begins_with, _LINE_BREAK) else GAP,

@@ -12,7 +12,7 @@ from kinetic.model.chat.template.normalise import Call, read_tools, read_turns
 from kinetic.model.chat.template.pairing import paired
 from kinetic.model.chat.template.skeleton import shape_of, skeleton_of
 from kinetic.model.chat.template.toolforms import completed_tools, simplified_tools
-from kinetic.model.chat.template.treatment import Marks, Plan, stricter_plans
+from kinetic.model.chat.template.treatment import Marks, Treatment, stricter_treatments
 from kinetic.model.chat.thinking import open_block_in_answer, tags_in
 
 MARKS = Marks(splice="\ufdd1", end="\ufdd2")
@@ -27,14 +27,14 @@ def call(name, call_id=None, **arguments):
     return {"id": call_id, "function": {"name": name, "arguments": arguments}}
 
 
-def arranged(messages, tools=(), **plan):
-    return arrange(paired(read_turns(messages)), tools, Plan(**plan), MARKS)
+def arranged(messages, tools=(), **treatment):
+    return arrange(paired(read_turns(messages)), tools, Treatment(**treatment), MARKS)
 
 
-def roles(messages, **plan):
+def roles(messages, **treatment):
     return [
         (message["role"], message["content"])
-        for message in arranged(messages, **plan).messages
+        for message in arranged(messages, **treatment).messages
     ]
 
 
@@ -72,8 +72,8 @@ def test_results_and_calls_are_not_merged():
 
 
 def test_later_system_messages_become_the_users():
-    plan = {"merges": True, "moves_later_systems": True}
-    assert roles([S, U, S, U, A, S], **plan) == [
+    treatment = {"merges": True, "moves_later_systems": True}
+    assert roles([S, U, S, U, A, S], **treatment) == [
         ("system", "s"),
         ("user", "u\n\ns\nu"),
         ("assistant", "a"),
@@ -184,7 +184,7 @@ def test_everything_can_be_written_as_text():
 def test_texts_are_trimmed_but_not_where_the_model_goes_on():
     turns = read_turns([says("user", " u "), says("assistant", " a ")])
     turns = (turns[0], replace(turns[1], is_prefill=True))
-    messages = arrange(turns, (), Plan(is_trimmed=True), MARKS).messages
+    messages = arrange(turns, (), Treatment(is_trimmed=True), MARKS).messages
     assert [one["content"] for one in messages] == ["u", f"a {MARKS.end}"]
 
 
@@ -275,12 +275,13 @@ def test_the_hint_shows_the_form_that_is_read():
     assert "<tool_call>\n{" in write_tools("hermes", None, TOOLS)
 
 
-def test_stricter_plans_begin_with_the_plan_itself():
-    plan = Plan(family="hermes")
+def test_stricter_treatments_begin_with_the_one_itself():
+    treatment = Treatment(family="hermes")
     without, with_tools = (
-        list(stricter_plans(plan, has_tools=has_tools)) for has_tools in (False, True)
+        list(stricter_treatments(treatment, has_tools=has_tools))
+        for has_tools in (False, True)
     )
-    assert without[0] == with_tools[0] == plan
+    assert without[0] == with_tools[0] == treatment
     assert with_tools[: len(without)] == without
     assert with_tools[-1].writes_tools
     assert with_tools[-1].moves_systems

@@ -43,7 +43,7 @@ BODY_RUN = re.compile(r"[^<]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class MessageHeader:
     """What stands before a message's body."""
 
     text: str
@@ -51,7 +51,7 @@ class Header:
     recipient: str | None
 
     @classmethod
-    def parse(cls, text: str) -> Header:
+    def parse(cls, text: str) -> MessageHeader:
         """The last channel counts, and the last recipient that is one."""
         channels = CHANNEL_NAME.findall(text)
         recipients = [name for name in RECIPIENT.findall(text) if name not in NOBODY]
@@ -92,7 +92,7 @@ class ChannelReader:
                 yield from self._read_header((*MESSAGE_STARTS, MESSAGE))
             )
 
-    def _read_header(self, starts: tuple[str, ...]) -> Reading[Header | None]:
+    def _read_header(self, starts: tuple[str, ...]) -> Reading[MessageHeader | None]:
         """Reads a header up to after `<|message|>`, if one stands here."""
         source = self._source
         start = source.mark()
@@ -103,7 +103,7 @@ class ChannelReader:
                 options = HEADER_PARTS if part else starts
                 text += yield from source.expect(*options)
                 if text.endswith(MESSAGE):
-                    return Header.parse(text)
+                    return MessageHeader.parse(text)
                 text += yield from source.read_run(HEADER_RUN)
                 if len(text) > MAX_HEADER:
                     break
@@ -116,7 +116,9 @@ class ChannelReader:
             source.release()
         return None
 
-    def _read_message(self, header: Header | None) -> Reading[Header | None]:
+    def _read_message(
+        self, header: MessageHeader | None
+    ) -> Reading[MessageHeader | None]:
         """Reads a message's body, and the next header if no end stands between."""
         outlet = self._outlet
         if header is None:
@@ -140,7 +142,9 @@ class ChannelReader:
         self.is_reasoning = False
         return following
 
-    def _read_call(self, header: Header, name: str) -> Reading[Header | None]:
+    def _read_call(
+        self, header: MessageHeader, name: str
+    ) -> Reading[MessageHeader | None]:
         source = self._source
         start = source.mark()
         try:
@@ -156,12 +160,12 @@ class ChannelReader:
             return None
         return (yield from self._read_body(self._outlet.content))
 
-    def _read_as_text(self, header: Header) -> Reading[Header | None]:
+    def _read_as_text(self, header: MessageHeader) -> Reading[MessageHeader | None]:
         self._outlet.begin_message()
         self._outlet.content(header.text)
         return (yield from self._read_body(self._outlet.content))
 
-    def _read_body(self, put: Callable[[str], None]) -> Reading[Header | None]:
+    def _read_body(self, put: Callable[[str], None]) -> Reading[MessageHeader | None]:
         """Reads up to the message's end, or to after the next header."""
         source = self._source
         while True:
