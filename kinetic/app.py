@@ -29,7 +29,7 @@ from kinetic.loading import (
 )
 from kinetic.model.constraints.constraint import ConstraintCompiler
 from kinetic.model.prompt import PromptBuilder
-from kinetic.model.sampling import prepare
+from kinetic.model.sampler_chain import prepare
 from kinetic.model.vision.vision import Vision
 from kinetic.receipts import signing
 from kinetic.receipts.record import signer_json

@@ -60,7 +60,7 @@ from kinetic.actors.slots.stages import (
 )
 from kinetic.errors import KineticError
 from kinetic.model.constraints.matching import Renewal
-from kinetic.model.sampling import TokenSampler
+from kinetic.model.sampler_chain import TokenSampler
 from kinetic.types import Outcome
 
 if TYPE_CHECKING:

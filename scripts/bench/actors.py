@@ -27,7 +27,7 @@ from kinetic.files import paths
 from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.model.job import Job
 from kinetic.model.rows import Rows
-from kinetic.model.sampling import TokenSampler
+from kinetic.model.sampler_chain import TokenSampler
 from kinetic.types import SamplingParams
 
 PROMPT = "The river ran past the old mill, and every morning"

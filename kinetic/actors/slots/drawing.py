@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kinetic.model.constraints.guidance import Walker
     from kinetic.model.constraints.matching import Matcher, Renewal
-    from kinetic.model.sampling import TokenSampler
+    from kinetic.model.sampler_chain import TokenSampler
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinetic.model.sampling import likeliest, log_softmax
+from kinetic.model.sampler_chain import likeliest, log_softmax
 from kinetic.types import TokenLogprob
 
 if TYPE_CHECKING:

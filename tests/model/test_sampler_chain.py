@@ -14,7 +14,7 @@ from hypothesis import example, given, settings, strategies as st
 from kinetic.errors import RequestError
 from kinetic.model.defaults import recommended_sampling
 from kinetic.model.native.model import _MOST_DRY, Model
-from kinetic.model.sampling import (
+from kinetic.model.sampler_chain import (
     TokenSampler,
     history_window,
     is_plain_greedy,
