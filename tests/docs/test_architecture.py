@@ -27,6 +27,13 @@ def test_every_folder_has_its_line_and_every_line_its_folder():
     assert told == folders()
 
 
+def test_every_module_that_the_page_names_is_there():
+    names = {path.name for path in (ROOT / "kinetic").rglob("*.py")}
+    for name in re.findall(r"`(?:kinetic/)?([\w/]+\.py)`", HOUSE):
+        there = (ROOT / "kinetic" / name).exists() if "/" in name else name in names
+        assert there, name
+
+
 def test_no_folder_is_crowded():
     for folder in folders():
         names = [p.name for p in (ROOT / folder).glob("*.py") if p.stem != "__init__"]
