@@ -1,4 +1,4 @@
-"""The options a server is started with; frozen, made by cli.py."""
+"""The options a server is started with; frozen, made by the command line."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from kinetic import cli
+from kinetic.cli import program as cli
 
 PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
 _PLACE = re.compile(r"(?<=<!-- flags -->\n).*?(?=<!-- end of flags -->)", re.DOTALL)

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from kinetic import cli, doctor
+from kinetic.cli import doctor, program as cli
 from tests.support import tiny_models
 from tests.support.server import running_server
 

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from kinetic import cli
+from kinetic.cli import program as cli
 from kinetic.errors import HubError, ModelError
 from kinetic.files import digest, paths, store
-from kinetic.hub import commands
+from kinetic.hub import pull as commands
 from tests.support.fake_hub import Fault, running_hub
 
 MODEL = b"GGUF" + bytes(range(256)) * 20_000  # 5 MB

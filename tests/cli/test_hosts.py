@@ -2,7 +2,7 @@
 
 import pytest
 
-from kinetic import cli
+from kinetic.cli import program as cli
 from kinetic.errors import ModelError
 from tests.support.raw_http import exchange, request
 from tests.support.web_app import Script, talk

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from kinetic import cli
-from kinetic.proof import commands
+from kinetic.cli import program as cli, verifying as commands
 from kinetic.receipts.record import seal
 from kinetic.receipts.verify import Outcome
 from tests.support.receipts import (

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kinetic import cli, loading
+from kinetic import loading
+from kinetic.cli import program as cli
 from kinetic.errors import ModelError
 from tests.support import tiny_models
 

@@ -612,14 +612,14 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
     options = serve_options(arguments)
     choose_library(options.model, options.pooling)
-    from kinetic import doctor
+    from kinetic.cli import doctor
 
     print(doctor.report(options))
     return 0
 
 
 def _verify_receipt(arguments: argparse.Namespace) -> int:
-    from kinetic.proof import commands
+    from kinetic.cli import verifying as commands
     from kinetic.proof.bench import BenchOptions
     from kinetic.receipts.verify import Outcome
 
@@ -654,14 +654,14 @@ def _verify_receipt(arguments: argparse.Namespace) -> int:
 
 
 def _keygen(arguments: argparse.Namespace) -> int:
-    from kinetic.proof import keys
+    from kinetic.cli import keygen as keys
 
     print(keys.keygen(arguments.file))
     return 0
 
 
 def _pull(arguments: argparse.Namespace) -> int:
-    from kinetic.hub import commands
+    from kinetic.hub import pull as commands
 
     path = commands.pull(arguments.reference)
     model = store.holding(path)
@@ -670,14 +670,14 @@ def _pull(arguments: argparse.Namespace) -> int:
 
 
 def _list(_arguments: argparse.Namespace) -> int:
-    from kinetic.hub import commands
+    from kinetic.hub import pull as commands
 
     print(commands.listed())
     return 0
 
 
 def _remove(arguments: argparse.Namespace) -> int:
-    from kinetic.hub import commands
+    from kinetic.hub import pull as commands
 
     print(commands.remove(arguments.name))
     return 0

@@ -1,6 +1,6 @@
 import pytest
 
-from kinetic import cli
+from kinetic.cli import program as cli
 from kinetic.errors import ModelError
 
 

@@ -1,0 +1,3 @@
+from kinetic.cli.program import main
+
+__all__ = ["main"]
