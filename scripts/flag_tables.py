@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from kinetic.cli import program as cli
+from kinetic.cli import program
 
 PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
 _PLACE = re.compile(r"(?<=<!-- flags -->\n).*?(?=<!-- end of flags -->)", re.DOTALL)
@@ -25,7 +25,7 @@ def filled(page: str) -> str:
 
 def commands() -> dict[str, argparse.ArgumentParser]:
     """Every command's parser by its name."""
-    for action in cli.parser()._actions:  # noqa: SLF001 - argparse lists them nowhere else
+    for action in program.parser()._actions:  # noqa: SLF001 - argparse lists them nowhere else
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             return dict(action.choices)
     return {}

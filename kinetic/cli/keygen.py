@@ -1,18 +1,33 @@
-"""What `kinetic keygen` does; apart from the rest, which brings the engine along."""
+"""`kinetic keygen`: make a key to sign receipts with."""
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
+from typing import Final
 
-from kinetic.receipts import signing
+from kinetic.cli.flags import Command, Flag
 
 
-def keygen(file: Path) -> str:
-    """Make a signing key; what to tell of it. Raises ReceiptError."""
+def _run(arguments: argparse.Namespace) -> int:
+    from kinetic.receipts import signing
+
+    file = arguments.file
     key = signing.generate(file).public_key
-    return (
+    print(
         f"{file}: the secret key; whoever has it can sign as you\n"
         f"public key:  {key.hex}\n"
         f"fingerprint: {key.fingerprint}\n"
         f"kinetic serve --sign-key {file} signs receipts with it"
     )
+    return 0
+
+
+COMMAND: Final = Command(
+    name="keygen",
+    help="make a key that `kinetic serve --sign-key` signs receipts with",
+    run=_run,
+    flags=(
+        (None, (Flag("FILE", "file", "where the secret key is to be written", Path),)),
+    ),
+)

@@ -1,4 +1,4 @@
-"""What `kinetic verify-receipt` does."""
+"""Verify receipts file by file and tell of each: what `kinetic verify-receipt` runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kinetic pull`, `list` and `rm`: what the command line runs."""
+"""Fetch a model from the hub: find it, choose its files, bring each under a bar."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from tqdm import tqdm
 
 from kinetic.errors import HubError
-from kinetic.files import paths, store
+from kinetic.files import paths
 from kinetic.hub.choice import choose, parse_reference
 from kinetic.hub.client import (
     HubClient,
@@ -94,29 +94,3 @@ def _listing(client: HubClient, repo: str, wait: Callable[[float], None]) -> Lis
                 raise HubError(str(error)) from error
             wait(min(2.0**failures, 30.0))
     raise AssertionError
-
-
-def listed() -> str:
-    """What `kinetic list` prints: name, size and path of each model."""
-    models = store.stored_models()
-    if not models:
-        return f"no models in {paths.cache_dir('models')}; `kinetic pull` fetches one"
-    width = max(len(model.name) for model in models)
-    return "\n".join(
-        f"{model.name:{width}}  {model.size_bytes / 1e9:7.2f} GB  {model.path}"
-        for model in models
-    )
-
-
-def remove(name: str) -> str:
-    """Delete a pulled model's files; what `kinetic rm` prints. Raises ModelError."""
-    model = store.find(name)
-    root = paths.cache_dir("models")
-    size = model.size_bytes
-    for file in model.files:
-        file.unlink()
-    folder = model.path.parent
-    while folder != root and not any(folder.iterdir()):
-        folder.rmdir()
-        folder = folder.parent
-    return f"removed {model.name}, {size / 1e9:.2f} GB"

@@ -3,14 +3,15 @@
 import pytest
 
 from kinetic import loading
-from kinetic.cli import program as cli
+from kinetic.cli.options import serve_options
+from kinetic.cli.program import parser
 from kinetic.errors import KineticError, ModelError
 from tests.support import tiny_models
 
 
 def options(model, *flags):
-    arguments = cli.parser().parse_args(["serve", str(model), *flags])
-    return cli.serve_options(arguments)
+    arguments = parser().parse_args(["serve", str(model), *flags])
+    return serve_options(arguments)
 
 
 @pytest.fixture

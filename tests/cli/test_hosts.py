@@ -2,7 +2,8 @@
 
 import pytest
 
-from kinetic.cli import program as cli
+from kinetic.cli.options import serve_options
+from kinetic.cli.program import parser
 from kinetic.errors import ModelError
 from tests.support.raw_http import exchange, request
 from tests.support.web_app import Script, talk
@@ -11,7 +12,7 @@ from tests.support.web_app import Script, talk
 def options(tmp_path, *flags):
     model = tmp_path / "m.gguf"
     model.touch()
-    return cli.serve_options(cli.parser().parse_args(["serve", str(model), *flags]))
+    return serve_options(parser().parse_args(["serve", str(model), *flags]))
 
 
 def test_hosts_are_kept_as_they_are_compared(tmp_path):

@@ -1,6 +1,7 @@
 import pytest
 
-from kinetic.cli import program as cli
+from kinetic.cli.options import serve_options
+from kinetic.cli.program import parser
 
 
 @pytest.mark.parametrize(
@@ -16,5 +17,5 @@ from kinetic.cli import program as cli
 def test_ollama_moves_the_port_and_an_explicit_one_wins(flags, port, tmp_path):
     model = tmp_path / "m.gguf"
     model.touch()
-    arguments = cli.parser().parse_args(["serve", str(model), *flags])
-    assert cli.serve_options(arguments).port == port
+    arguments = parser().parse_args(["serve", str(model), *flags])
+    assert serve_options(arguments).port == port

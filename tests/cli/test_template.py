@@ -1,6 +1,7 @@
 import pytest
 
-from kinetic.cli import program as cli
+from kinetic.cli.options import serve_options
+from kinetic.cli.program import parser
 from kinetic.errors import ModelError
 
 
@@ -10,6 +11,6 @@ def test_an_empty_template_file_is_refused_at_the_start(text, tmp_path):
     model.touch()
     template.write_text(text)
     flags = ["serve", str(model), "--chat-template-file", str(template)]
-    arguments = cli.parser().parse_args(flags)
+    arguments = parser().parse_args(flags)
     with pytest.raises(ModelError, match="holds no chat template"):
-        cli.serve_options(arguments)
+        serve_options(arguments)

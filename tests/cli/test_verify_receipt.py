@@ -1,4 +1,4 @@
-"""kinetic verify-receipt and kinetic keygen, as they are called."""
+"""kinetic verify-receipt, as it is called."""
 
 import io
 import json
@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from kinetic.cli import program as cli, verifying as commands
+from kinetic.cli import verifying
+from kinetic.cli.program import main
 from kinetic.receipts.record import seal
 from kinetic.receipts.verify import Outcome
 from tests.support.receipts import (
@@ -45,7 +46,7 @@ class Benches(BookBench):
 @pytest.fixture
 def bench(monkeypatch):
     found = Benches()
-    monkeypatch.setattr(commands, "ModelBench", found)
+    monkeypatch.setattr(verifying, "ModelBench", found)
     return found
 
 
@@ -63,7 +64,7 @@ def run(bench, tmp_path, capsys, monkeypatch):
             fake = io.TextIOWrapper(io.BytesIO(stdin))
             monkeypatch.setattr(sys, "stdin", fake)
             names.append("-")
-        code = cli.main(["verify-receipt", *flags, *names])
+        code = main(["verify-receipt", *flags, *names])
         return code, capsys.readouterr().out
 
     return call
@@ -121,7 +122,7 @@ def test_a_whole_response_is_searched(run):
 
 def test_a_file_that_is_not_there_is_2(bench, capsys, tmp_path):
     for path in (tmp_path / "none", tmp_path):
-        assert cli.main(["verify-receipt", str(path)]) == 2
+        assert main(["verify-receipt", str(path)]) == 2
         assert "cannot be read" in capsys.readouterr().out
 
 
@@ -192,32 +193,6 @@ def test_the_bench_is_closed_when_interrupted(bench, run):
     assert bench.calls[-1] == "close"
 
 
-def test_a_key_is_made_once_and_told(tmp_path, capsys):
-    path = tmp_path / "key"
-    assert cli.main(["keygen", str(path)]) == 0
-    out = capsys.readouterr().out
-    from kinetic.receipts import signing
-
-    key = signing.load(path).public_key
-    assert key.hex in out
-    assert key.fingerprint in out
-    content = path.read_text()
-    assert cli.main(["keygen", str(path)]) == 1
-    assert "exists already" in capsys.readouterr().err
-    assert path.read_text() == content
-
-
-def test_serving_with_a_key_that_others_can_reach_is_refused(tmp_path, capsys):
-    path = tmp_path / "key"
-    cli.main(["keygen", str(path)])
-    path.chmod(0o644)
-    model = tmp_path / "m.gguf"
-    model.write_bytes(b"")
-    code = cli.main(["serve", str(model), "--port", "0", "--sign-key", str(path)])
-    assert code == 1
-    assert "chmod 600" in capsys.readouterr().err
-
-
 def test_the_real_command_reads_a_bad_file_without_loading_a_model(tmp_path):
     path = tmp_path / "bad.json"
     path.write_text('{"format": "kinetic-receipt", "version": 1}')
@@ -234,4 +209,4 @@ def test_the_real_command_reads_a_bad_file_without_loading_a_model(tmp_path):
 
 
 def test_outcomes_are_all_named():
-    assert set(commands._VERDICTS) == set(Outcome)
+    assert set(verifying._VERDICTS) == set(Outcome)

@@ -3,7 +3,9 @@
 import httpx
 import pytest
 
-from kinetic.cli import doctor, program as cli
+from kinetic.cli.doctor import report
+from kinetic.cli.options import serve_options
+from kinetic.cli.program import parser
 from tests.support import tiny_models
 from tests.support.server import running_server
 
@@ -48,9 +50,9 @@ def test_a_conversation_is_refused_with_the_reason(server, route, body):
 
 def test_the_log_and_the_doctor_say_so(server, model):
     assert "chats are refused" in server.wait_for_log("chat template: empty")
-    arguments = cli.parser().parse_args(["doctor", str(model), "-t", "1", "--no-probe"])
-    report = doctor.report(cli.serve_options(arguments))
-    assert "template   empty, so chats are refused" in report
+    arguments = parser().parse_args(["doctor", str(model), "-t", "1", "--no-probe"])
+    said = report(serve_options(arguments))
+    assert "template   empty, so chats are refused" in said
 
 
 def test_a_file_without_a_template_uses_chatml_and_says_so():

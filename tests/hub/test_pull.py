@@ -8,10 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from kinetic.cli import program as cli
+from kinetic.cli.options import serve_options
+from kinetic.cli.program import main, parser
 from kinetic.errors import HubError, ModelError
 from kinetic.files import digest, paths, store
-from kinetic.hub import pull as commands
+from kinetic.hub import pull as pulling
 from tests.support.fake_hub import Fault, running_hub
 
 MODEL = b"GGUF" + bytes(range(256)) * 20_000  # 5 MB
@@ -37,7 +38,7 @@ def waits():
 
 
 def pull(waits, reference=REPO):
-    return commands.pull(reference, wait=waits.append)
+    return pulling.pull(reference, wait=waits.append)
 
 
 def leftovers():
@@ -268,25 +269,25 @@ def test_a_listing_that_makes_no_sense_is_refused(hub, waits, monkeypatch):
 
 
 def test_the_command_line_pulls_lists_and_removes(hub, capsys):
-    assert cli.main(["list"]) == 0
+    assert main(["list"]) == 0
     assert "no models" in capsys.readouterr().out
-    assert cli.main(["pull", REPO]) == 0
+    assert main(["pull", REPO]) == 0
     said = capsys.readouterr()
     assert f"kinetic serve {REPO}:Q4_K_M" in said.out
     assert FILE in said.err
-    assert cli.main(["list"]) == 0
+    assert main(["list"]) == 0
     assert f"{REPO}:Q4_K_M" in capsys.readouterr().out
-    assert cli.main(["rm", "model-gguf"]) == 0
+    assert main(["rm", "model-gguf"]) == 0
     assert "removed" in capsys.readouterr().out
     assert list(paths.cache_dir("models").iterdir()) == []
-    assert cli.main(["rm", "model-gguf"]) == 1
+    assert main(["rm", "model-gguf"]) == 1
     assert "no pulled model" in capsys.readouterr().err
 
 
 def test_the_command_line_gives_one_line_and_code_1_for_what_cannot_be_pulled(
     hub, capsys
 ):
-    assert cli.main(["pull", "no/such"]) == 1
+    assert main(["pull", "no/such"]) == 1
     said = capsys.readouterr()
     assert said.err.count("\n") == 1
     assert said.err.startswith("kinetic: the hub has no repository no/such")
@@ -295,9 +296,9 @@ def test_the_command_line_gives_one_line_and_code_1_for_what_cannot_be_pulled(
 def test_serving_a_name_finds_the_pulled_file_and_asks_no_hub(hub, waits):
     path = pull(waits)
     hub.asked.clear()
-    arguments = cli.parser().parse_args(["serve", REPO])
-    assert cli.serve_options(arguments).model == path
-    arguments = cli.parser().parse_args(["serve", "no/such"])
+    arguments = parser().parse_args(["serve", REPO])
+    assert serve_options(arguments).model == path
+    arguments = parser().parse_args(["serve", "no/such"])
     with pytest.raises(ModelError, match="`kinetic pull no/such` fetches it"):
-        cli.serve_options(arguments)
+        serve_options(arguments)
     assert hub.asked == []
