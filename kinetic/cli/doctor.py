@@ -27,7 +27,7 @@ COMMAND: Final = Command(
     name="doctor",
     help="load a model and say which plan it gets, why, and what fits",
     run=_run,
-    flags=(("model", MODEL_FLAGS),),
+    groups=(("model", MODEL_FLAGS),),
 )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,6 @@ class Flag:
     """As help shows it: every name, then what stands for the value, if it has one."""
     to: str
     """The option it sets: a field of `ServeOptions`, or a name of the command's own."""
-    help: str
     read: Callable[[str], Any] | None = None
     action: str | None = None
     const: Any = None
@@ -31,14 +30,14 @@ class Flag:
     default: Any = None
     """None is what `ServeOptions` has."""
 
-    def add(self, group: argparse._ActionsContainer) -> None:
-        """Have a parser take it."""
+    def add(self, group: argparse._ActionsContainer, meaning: str) -> None:
+        """Have a parser take it, and say what it means."""
         words = self.names.split()
         names = [word for word in words if word.startswith("-")] or [self.to]
         given = {
             "dest": None if names == [self.to] else self.to,
             "metavar": None if words == names else words[-1],
-            "help": self.help,
+            "help": meaning,
             "type": self.read,
             "action": self.action,
             "const": self.const,
@@ -56,8 +55,10 @@ class Command:
     name: str
     help: str
     run: Callable[[argparse.Namespace], int]
-    flags: Sequence[tuple[str | None, Sequence[Flag]]] = ()
-    """Titles of groups, None for the parser's own, and their rows."""
+    flags: Mapping[Flag, str] = field(default_factory=dict)
+    """What is under no title, and what each means."""
+    groups: Sequence[tuple[str, Mapping[Flag, str]]] = ()
+    """Titles and what is under them; one that comes again goes on."""
     description: str | None = None
 
     def add(self, commands: argparse._SubParsersAction[Any]) -> None:
@@ -65,12 +66,12 @@ class Command:
         parser = commands.add_parser(
             self.name, help=self.help, description=self.description
         )
-        groups: dict[str | None, argparse._ActionsContainer] = {None: parser}
-        for title, rows in self.flags:
+        groups: dict[str, argparse._ActionsContainer] = {"": parser}
+        for title, rows in ("", self.flags), *self.groups:
             group = groups.get(title) or parser.add_argument_group(title)
             groups[title] = group
-            for row in rows:
-                row.add(group)
+            for flag, meaning in rows.items():
+                flag.add(group, meaning)
         parser.set_defaults(run=self.run)
 
 

@@ -27,7 +27,5 @@ COMMAND: Final = Command(
     name="keygen",
     help="make a key that `kinetic serve --sign-key` signs receipts with",
     run=_run,
-    flags=(
-        (None, (Flag("FILE", "file", "where the secret key is to be written", Path),)),
-    ),
+    flags={Flag("FILE", "file", Path): "where the secret key is to be written"},
 )

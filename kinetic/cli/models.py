@@ -39,5 +39,5 @@ REMOVE: Final = Command(
     name="rm",
     help="delete a model that was pulled",
     run=_remove,
-    flags=((None, (Flag("NAME", "name", "as `kinetic list` shows it"),)),),
+    flags={Flag("NAME", "name"): "as `kinetic list` shows it"},
 )

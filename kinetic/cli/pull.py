@@ -17,17 +17,15 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-_REFERENCE: Final = Flag(
-    "REPO[:QUANT]",
-    "reference",
-    "such as owner/name-GGUF:Q4_K_M [default of QUANT: Q4_K_M, then Q8_0];"
-    " HF_TOKEN opens private repositories, HF_ENDPOINT names a mirror",
-)
-
 COMMAND: Final = Command(
     name="pull",
     help="fetch a GGUF model from the Hugging Face hub; the only command that uses"
     " the network",
     run=_run,
-    flags=((None, (_REFERENCE,)),),
+    flags={
+        Flag("REPO[:QUANT]", "reference"): (
+            "such as owner/name-GGUF:Q4_K_M [default of QUANT: Q4_K_M, then Q8_0];"
+            " HF_TOKEN opens private repositories, HF_ENDPOINT names a mirror"
+        )
+    },
 )

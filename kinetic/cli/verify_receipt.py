@@ -57,41 +57,28 @@ def _options(arguments: argparse.Namespace) -> VerifyOptions:
 _SLOTS: Final = 2
 """One is enough to run, two for the probe to see them side by side."""
 
-_RECEIPT: Final = (
-    Flag(
-        "FILE",
-        "files",
+_RECEIPT: Final = {
+    Flag("FILE", "files", nargs="+"): (
         "receipts, whole responses that hold some, or JSON lines of either; - is"
-        " standard input",
-        nargs="+",
+        " standard input"
     ),
-    Flag(
-        "-m --model FILE",
-        "model_flag",
-        "the model file [default: looked for among the files that are here]",
-        Path,
+    Flag("-m --model FILE", "model_flag", Path): (
+        "the model file [default: looked for among the files that are here]"
     ),
-    Flag(
-        "--public-key KEY",
-        "public_key",
-        "ask for this key's signature: 64 hex digits, or a file that holds them",
+    Flag("--public-key KEY", "public_key"): (
+        "ask for this key's signature: 64 hex digits, or a file that holds them"
     ),
-    Flag("--key FINGERPRINT", "key", "ask for the signature of this key"),
-    Flag(
-        "--anyway",
-        "anyway",
+    Flag("--key FINGERPRINT", "key"): "ask for the signature of this key",
+    Flag("--anyway", "anyway", action="store_true"): (
         "run it also where engine or plan are not the receipt's: agreement then"
-        " proves it, a difference proves nothing",
-        action="store_true",
+        " proves it, a difference proves nothing"
     ),
-    Flag(
-        "--url URL",
-        "url",
+    Flag("--url URL", "url"): (
         "ask this running server instead of loading the model: its word is then"
-        " what you have",
+        " what you have"
     ),
-    Flag("--api-key KEY", "api_key", "the key of that server"),
-)
+    Flag("--api-key KEY", "api_key"): "the key of that server",
+}
 _ENGINE: Final = engine_flags(context="what the receipts take", slots=str(_SLOTS))
 
 COMMAND: Final = Command(
@@ -101,5 +88,6 @@ COMMAND: Final = Command(
     " or altered, 3 made by another model, 4 signature wrong or missing, 5 cannot"
     " be told on this machine.",
     run=_run,
-    flags=((None, _RECEIPT), ("engine", (*_ENGINE, VERBOSE))),
+    flags=_RECEIPT,
+    groups=(("engine", {**_ENGINE, **VERBOSE}),),
 )

@@ -44,6 +44,6 @@ def test_flags_left_out_leave_every_option_at_its_default(tmp_path):
 
 
 def test_every_option_has_a_flag():
-    rows = [row for _, group in COMMANDS[0].flags for row in group]
+    rows = [row for _, group in COMMANDS[0].groups for row in group]
     options = {field.name for field in fields(ServeOptions)} - {"model"}
     assert options - {row.to for row in rows} == set()
