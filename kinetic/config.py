@@ -1,4 +1,4 @@
-"""The options a server is started with; frozen, made by the command line."""
+"""The options that the command line makes: frozen, each default in one place."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MIB = 1 << 20
+_TOKENS_A_PASS = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,7 @@ class ServeOptions:
     n_parallel: int = 0
     """Slots; 0 is as many full contexts as half the free memory holds, at most 4."""
     n_threads: int = 0
-    n_batch: int = 512
+    n_batch: int = _TOKENS_A_PASS
     n_gpu_layers: int = 0
     mmproj: Path | None = None
     """The projector that pictures are read with; None reads none."""
@@ -66,3 +67,19 @@ class ServeOptions:
     """The key file that receipts are signed with; None leaves them unsigned."""
     probe: bool = True
     """Try the plan on the loaded model; without it requests take turns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchOptions:
+    """How `kinetic verify-receipt` loads models. Zeros and None mean "choose"."""
+
+    model: Path | None = None
+    """None looks for the file among those of the default model and `kinetic pull`."""
+    n_ctx: int = 0
+    """Context of one slot; 0 is what the receipts need."""
+    n_parallel: int = 2
+    """Slots. One is enough to run, two for the probe to see them side by side."""
+    n_threads: int = 0
+    n_batch: int = _TOKENS_A_PASS
+    n_gpu_layers: int = 0
+    show_progress: bool = True

@@ -27,8 +27,9 @@ from typing import Any, Final
 
 import httpx
 
+from kinetic.config import BenchOptions
 from kinetic.files import paths
-from kinetic.proof.bench import BenchOptions, ModelBench
+from kinetic.proof.bench import ModelBench
 from kinetic.receipts import reading, schema, signing
 from kinetic.receipts.verify import Outcome, Pin, verify
 from scripts.console import Ticker, end_on_signals, say

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinetic.cli.flags import Command, Flag
 from kinetic.cli.model_flags import VERBOSE, engine_flags
+from kinetic.config import BenchOptions
 from kinetic.errors import KineticError
 from kinetic.files import store
 
@@ -33,7 +34,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _options(arguments: argparse.Namespace) -> VerifyOptions:
     from kinetic.cli.verifying import VerifyOptions, pin_of
-    from kinetic.proof.bench import BenchOptions
 
     pin = pin_of(arguments.public_key, arguments.key)
     model = None if arguments.model_flag is None else store.locate(arguments.model_flag)
@@ -54,8 +54,7 @@ def _options(arguments: argparse.Namespace) -> VerifyOptions:
     )
 
 
-_SLOTS: Final = 2
-"""One is enough to run, two for the probe to see them side by side."""
+_SLOTS: Final = BenchOptions().n_parallel
 
 _RECEIPT: Final = {
     Flag("FILE", "files", nargs="+"): (

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from kinetic.config import BenchOptions
 from kinetic.errors import ReceiptError
-from kinetic.proof.bench import BenchOptions, ModelBench
+from kinetic.proof.bench import ModelBench
 from kinetic.proof.remote import RemoteBench
 from kinetic.receipts import reading, schema, signing
 from kinetic.receipts.record import Receipt

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from kinetic.actors.receipt import engine_identity
 from kinetic.actors.system import ActorSystem, SystemOptions
-from kinetic.config import MIB
+from kinetic.config import MIB, BenchOptions
 from kinetic.errors import InternalError, ModelError, RequestError
 from kinetic.files import digest, gguf as gguf_header, paths, store
 from kinetic.loading import chat_template, choose_plan, state_rules
@@ -44,22 +44,6 @@ LEAST_CTX: Final = 512
 ANY_LENGTH: Final = 1 << 30
 """More than any prompt has; what fits is known from the receipt."""
 HEADER_ITEMS: Final = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchOptions:
-    """How models are to be loaded."""
-
-    model: Path | None = None
-    """None looks for the file among those of the default model and `kinetic pull`."""
-    n_ctx: int = 0
-    """Context of one slot; 0 is what the receipts need."""
-    n_parallel: int = 2
-    """Slots. One is enough to run, two for the probe to see them side by side."""
-    n_threads: int = 0
-    n_batch: int = 512
-    n_gpu_layers: int = 0
-    show_progress: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kinetic.proof.bench import BenchOptions, ModelBench
+from kinetic.config import BenchOptions
+from kinetic.proof.bench import ModelBench
 from kinetic.receipts.record import seal
 from kinetic.receipts.verify import DECISIVE, Outcome, Pin, verify
 from tests.support.receipts import CHAT, SIGNER, TEXT, changed, resealed

@@ -11,7 +11,8 @@ import ollama
 import openai
 import pytest
 
-from kinetic.proof.bench import BenchOptions, ModelBench
+from kinetic.config import BenchOptions
+from kinetic.proof.bench import ModelBench
 from kinetic.receipts import reading, signing
 from kinetic.receipts.verify import Outcome, Pin, verify
 from tests.support.openai_http import CHAT, TEXT, answer, refusal, stream

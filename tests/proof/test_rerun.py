@@ -9,8 +9,9 @@ import pytest
 
 from kinetic.actors.messages import Failed, Finished
 from kinetic.actors.policy.plan import alone_plan
+from kinetic.config import BenchOptions
 from kinetic.errors import ReceiptError, RequestError, UnsupportedFeature
-from kinetic.proof.bench import BenchOptions, ModelBench
+from kinetic.proof.bench import ModelBench
 from kinetic.receipts.verify import Outcome, Pin, verify
 from kinetic.types import ChatInput, ConstraintSpec, SamplingParams
 from tests.support import drafts, tiny_models
