@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kinetic.cli.flags import Command
 from kinetic.cli.model_flags import MODEL_FLAGS
 from kinetic.cli.options import serve_options
+from kinetic.config import MIB
 
 if TYPE_CHECKING:
     from kinetic.config import ServeOptions
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from kinetic.model.engine.library import choose_library
+    from kinetic.model.engine.build_choice import choose_library
 
     options = serve_options(arguments)
     choose_library(options.model, options.pooling)
@@ -34,7 +35,7 @@ COMMAND: Final = Command(
 def report(options: ServeOptions) -> str:
     """What `kinetic doctor` prints: the plan, why, and how memory fits."""
     from kinetic.loading import load
-    from kinetic.model.engine.engine import free_memory
+    from kinetic.model.memory import free_memory
 
     free = free_memory()
     loaded = load(options)
@@ -51,12 +52,12 @@ def report(options: ServeOptions) -> str:
 
 def _lines(loaded: Loaded, free: int) -> list[tuple[str, str]]:
     from kinetic.loading import template_note
-    from kinetic.model.engine.engine import MIB, sequence_bytes
-    from kinetic.model.native import ffi
+    from kinetic.model.engine.engine import sequence_bytes
+    from kinetic.model.native import library
 
     engine, info = loaded.engine, loaded.info
     per_slot = sequence_bytes(engine.metadata, engine.architecture, engine.n_ctx)
-    versions = ffi.library_versions()
+    versions = library.library_versions()
     lines = [
         ("model", f"{info.path}"),
         ("", f"{info.description}, {info.n_params / 1e6:.0f} M parameters"),
@@ -66,8 +67,8 @@ def _lines(loaded: Loaded, free: int) -> list[tuple[str, str]]:
         ("drafting", info.drafting),
         ("engine", f"llama-cpp-python {versions['llama_cpp_python']}"),
         ("", f"{versions['system_info']}"),
-        ("", f"libraries in {ffi.library_folder()}"),
-        ("openmp", "yes: slower with actors" if ffi.has_openmp() else "no"),
+        ("", f"libraries in {library.library_folder()}"),
+        ("openmp", "yes: slower with actors" if library.has_openmp() else "no"),
         ("threads", str(engine.options.n_threads)),
         ("slots", f"{engine.n_sequences} of {engine.n_ctx} tokens"),
         ("memory", f"{free // MIB} MiB free before loading"),

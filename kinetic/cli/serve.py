@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from kinetic.model.engine.library import choose_library
+    from kinetic.model.engine.build_choice import choose_library
 
     options = serve_options(arguments)
     choose_library(options.model, options.pooling)
