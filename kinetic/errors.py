@@ -11,6 +11,7 @@ Only `web/errors.py` knows HTTP statuses and body shapes; here stands what went 
     ├── Overloaded              capacity: the waiting line is full
     ├── ShuttingDown            capacity: the server is stopping
     ├── ReaderTooSlow           the client: does not read what it asked for
+    ├── ClientGone              the client: left, so nobody is there to be told
     ├── AddressError            the address to listen on: taken, not ours, or none
     ├── LimitError              the system's limits: too few files may be open
     ├── ModelError              the model file: missing, broken, too big
@@ -113,6 +114,10 @@ class ShuttingDown(KineticError):
 
 class ReaderTooSlow(KineticError):
     """The client left too much of its stream unread."""
+
+
+class ClientGone(KineticError):
+    """The client closed its connection; nobody is left to tell."""
 
 
 class AddressError(KineticError):

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tornado import web
 
 from kinetic import __version__
+from kinetic.errors import ClientGone
 from kinetic.web import guard
 from kinetic.web.errors import HttpError, openai_body, to_http, too_large
 from kinetic.web.http import body as json_body
 from kinetic.web.journal import Journal
-from kinetic.web.service import ClientGone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

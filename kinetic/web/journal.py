@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kinetic.actors.messages import Failed, Finished, Job
-from kinetic.errors import KineticError
-from kinetic.web.service import ClientGone
+from kinetic.errors import ClientGone, KineticError
 
 _log = logging.getLogger(__name__)
 

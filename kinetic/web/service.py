@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kinetic.errors import KineticError, UnsupportedFeature
+from kinetic.errors import ClientGone, UnsupportedFeature
 from kinetic.files.digest import BackgroundDigest
 from kinetic.files.store import shards
 from kinetic.web.stream import RequestStream
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from kinetic.actors.messages import Job, Sink, VectorSink
+    from kinetic.actors.messages import Job
     from kinetic.config import ServeOptions
     from kinetic.types import (
         ChatInput,
@@ -28,94 +28,13 @@ if TYPE_CHECKING:
         VectorJob,
         VectorRequest,
     )
+    from kinetic.web.actors import Actors
     from kinetic.web.fields.sampling import ModelFacts
     from kinetic.web.journal import Journal
 
 
 T = TypeVar("T")
 Answering = TypeVar("Answering", bound=RequestStream | VectorCall)
-
-
-class SlotShown(Protocol):
-    """One slot as it may be shown: its present or last request."""
-
-    @property
-    def slot_id(self) -> int:
-        """From 0 on."""
-
-    @property
-    def is_processing(self) -> bool:
-        """Whether it makes an answer now."""
-
-    @property
-    def job(self) -> Job | None:
-        """None before the first request."""
-
-    @property
-    def n_cached(self) -> int:
-        """Prompt tokens that were reused."""
-
-    @property
-    def n_prompt_done(self) -> int:
-        """Prompt tokens that stand, reused ones included."""
-
-    @property
-    def n_generated(self) -> int:
-        """Tokens drawn; told now and then while the answer is made."""
-
-    @property
-    def n_drafted(self) -> int:
-        """Tokens that were guessed and checked for the answer."""
-
-    @property
-    def n_accepted(self) -> int:
-        """How many of the guessed tokens are in the answer."""
-
-    @property
-    def has_new_line(self) -> bool:
-        """Whether the answer has at least two lines."""
-
-    @property
-    def task(self) -> int:
-        """Counts the generations of the server from 0; -1 before the first."""
-
-
-class Shown(Protocol):
-    """What the actors show of themselves at one moment; never changed."""
-
-    @property
-    def slots(self) -> Sequence[SlotShown]:
-        """By their number."""
-
-    @property
-    def n_idle(self) -> int:
-        """Slots that serve nobody."""
-
-
-class Actors(Protocol):
-    """The door to the actors."""
-
-    def submit(self, jobs: tuple[Job, ...], sink: Sink) -> None:
-        """Have answers made; each job ends exactly once at the sink."""
-
-    def submit_vectors(self, job: VectorJob, sink: VectorSink) -> None:
-        """Have vectors made; each input ends exactly once at the sink."""
-
-    def cancel(self, request_id: str, error: KineticError) -> None:
-        """Drop a request."""
-
-    def forget(self, request_id: str, index: int) -> None:
-        """A sink saw the end of a job or input."""
-
-    @property
-    def view(self) -> Shown:
-        """The slots now."""
-
-    def count_response(self, status: int) -> None:
-        """An HTTP response is complete."""
-
-    def metrics_page(self) -> bytes:
-        """All metrics now, in Prometheus' text format."""
 
 
 class Builder(Protocol):
@@ -228,10 +147,6 @@ class Service:
             if not self.streams:
                 self._quiet.set()
             stream.cancel(ClientGone("the request was given up"))
-
-
-class ClientGone(KineticError):
-    """The client closed its connection; nobody is left to tell."""
 
 
 def wrong_kind(kind: str) -> str:

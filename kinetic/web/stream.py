@@ -12,8 +12,8 @@ from kinetic.errors import KineticError, ReaderTooSlow
 
 if TYPE_CHECKING:
     from kinetic.actors.messages import Job, SinkEvent
+    from kinetic.web.actors import Actors
     from kinetic.web.journal import Journal
-    from kinetic.web.service import Actors
 
 LIMIT = 4096
 """Events that may wait for a reader before its request is cancelled."""

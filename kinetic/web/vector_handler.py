@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kinetic.errors import ClientGone
 from kinetic.web.base import ApiHandler, dumps
-from kinetic.web.service import ClientGone
 
 if TYPE_CHECKING:
     import numpy as np

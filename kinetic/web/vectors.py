@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kinetic.actors.messages import VectorEvent
     from kinetic.errors import KineticError
     from kinetic.types import VectorJob
-    from kinetic.web.service import Actors
+    from kinetic.web.actors import Actors
 
 
 class VectorCall:

@@ -6,11 +6,10 @@ import json
 import pytest
 
 from kinetic.actors.messages import Failed
-from kinetic.errors import InternalError, Overloaded
+from kinetic.errors import ClientGone, InternalError, Overloaded
 from kinetic.model.job import Job
 from kinetic.types import SamplingParams, Timings, Usage
 from kinetic.web.journal import Journal
-from kinetic.web.service import ClientGone
 from tests.support.raw_http import RawClient, exchange, request
 from tests.support.web_app import Script, delta, finished, talk
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tornado import iostream
 
-from kinetic.web.service import ClientGone
+from kinetic.errors import ClientGone
 
 if TYPE_CHECKING:
     from kinetic.web.base import ApiHandler

@@ -9,7 +9,7 @@ from kinetic.web.llama_server.settings import Settings
 
 if TYPE_CHECKING:
     from kinetic.types import ModelInfo
-    from kinetic.web.service import SlotShown
+    from kinetic.web.actors import SlotShown
 
 Json = dict[str, Any]
 

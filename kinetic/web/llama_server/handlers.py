@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from kinetic.actors.messages import Failed, SinkEvent
+from kinetic.errors import ClientGone
 from kinetic.web.base import ApiHandler
 from kinetic.web.errors import HttpError, to_http
 from kinetic.web.http import body as json_body
@@ -14,7 +15,6 @@ from kinetic.web.http.sse import EventStream
 from kinetic.web.llama_server import describe, schema
 from kinetic.web.llama_server.render import CompletionWriter, Style
 from kinetic.web.openai.schema import Arrival, read_chat
-from kinetic.web.service import ClientGone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from kinetic.actors.messages import Delta, Failed, Finished, SinkEvent
-from kinetic.errors import ModelNotFound, RequestError, UnsupportedFeature
+from kinetic.errors import ClientGone, ModelNotFound, RequestError, UnsupportedFeature
 from kinetic.files.gguf import Header, read_headers
 from kinetic.files.store import shards
 from kinetic.web.base import ApiHandler
@@ -24,7 +24,6 @@ from kinetic.web.http.ndjson import LineStream
 from kinetic.web.ollama import describe, schema
 from kinetic.web.ollama.names import check_name, display_name
 from kinetic.web.ollama.render import Renderer, Shape, chat_shape, generate_shape
-from kinetic.web.service import ClientGone
 
 if TYPE_CHECKING:
     from kinetic.web.stream import RequestStream

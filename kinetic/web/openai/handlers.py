@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kinetic import __version__
 from kinetic.actors.messages import Failed, Finished, SinkEvent
+from kinetic.errors import ClientGone
 from kinetic.types import TextInput
 from kinetic.web.base import ApiHandler
 from kinetic.web.errors import HttpError, to_http
@@ -17,7 +18,6 @@ from kinetic.web.models import model_entry, models_body
 from kinetic.web.openai import schema
 from kinetic.web.openai.render import ChatWriter, Head, TextWriter, Totals, Writer
 from kinetic.web.openai.whole import WholeChat, WholeText
-from kinetic.web.service import ClientGone
 
 if TYPE_CHECKING:
     from kinetic.web.fields.sampling import ModelFacts

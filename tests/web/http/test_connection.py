@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kinetic.web.service import ClientGone
+from kinetic.errors import ClientGone
 from tests.support.raw_http import RawClient, exchange, request
 from tests.support.web_app import Script, delta, finished, talk
 

@@ -7,6 +7,7 @@ import pytest
 
 from kinetic.actors.messages import Failed
 from kinetic.errors import (
+    ClientGone,
     ContextExceeded,
     InternalError,
     Overloaded,
@@ -16,7 +17,6 @@ from kinetic.errors import (
 )
 from kinetic.types import CallPiece, ToolCall
 from kinetic.web.http import connection, sse
-from kinetic.web.service import ClientGone
 from tests.support.raw_http import RawClient, exchange, request
 from tests.support.web_app import Script, delta, finished, talk
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kinetic.errors import InternalError, Overloaded
-from kinetic.web.service import ClientGone
+from kinetic.errors import ClientGone, InternalError, Overloaded
 from tests.support.vector_app import VectorScript
 from tests.support.web_app import Client, talk
 
