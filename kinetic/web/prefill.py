@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from kinetic.actors.messages import Failed, Finished, PromptMoved
+from kinetic.actors.messages import Failed, Finished, Job, PromptMoved
 from kinetic.web.base import ApiHandler
 from kinetic.web.http import body as json_body
 from kinetic.web.openai import schema
@@ -22,14 +22,14 @@ class PrefillHandler(ApiHandler):
         arrival = schema.Arrival(request_id=self.request_id, arrived_s=time.monotonic())
         body = self.request.body
 
-        def read() -> schema.Asked:
+        def prepare() -> tuple[Job, ...]:
             named = json_body.parse(body)
             kept = {name: named[name] for name in _FIELDS if name in named}
-            return schema.read_chat(kept, self.service.facts, arrival)
+            asked = schema.read_chat(kept, self.service.facts, arrival)
+            request = replace(asked.request, prefill=True, progress=True)
+            return self.service.builder.build(request)
 
-        asked = await self.service.run(read)
-        request = replace(asked.request, prefill=True, progress=True)
-        jobs = await self.service.prepare(request)
+        jobs = await self.service.run(prepare)
         n_done = 0
         if jobs:
             with self.open_stream(jobs, streamed=False) as stream:

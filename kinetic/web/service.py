@@ -97,13 +97,6 @@ class Service:
         """Do something slow off the loop."""
         return await asyncio.get_running_loop().run_in_executor(self.pool, work)
 
-    async def prepare(self, request: GenerationRequest) -> tuple[Job, ...]:
-        """Build a request's prompts; raises RequestError for what cannot be served."""
-        if self.info.kind != "text":
-            raise UnsupportedFeature(wrong_kind(self.info.kind))
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.pool, self.builder.build, request)
-
     async def prepare_vectors(self, request: VectorRequest) -> VectorJob:
         """Make inputs of texts; raises RequestError for what cannot be served."""
         build = self.vector_inputs

@@ -62,6 +62,6 @@ def test_the_number_of_requests_is_the_scripts():
 def test_every_field_of_a_final_object_is_described():
     job = Job(request_id="r", index=0, prompt=(1,), sampling=SamplingParams())
     writer = CompletionWriter(Style(model="m"), (replace(job, n_logprobs=1),), bytes)
-    (final,) = writer.objects(finished())
+    (final,) = writer.pieces(finished())
     for name in final:
         assert f"| `{name}` |" in NATIVE

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tornado import iostream
 
 from kinetic.errors import ClientGone
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kinetic.web.base import ApiHandler
 
 
@@ -25,6 +27,13 @@ class Outflow:
         self._handler = handler
         self.is_open = False
         """Whether the client has seen a 200."""
+
+    async def send(self, values: Iterable[Any]) -> None:
+        """Send JSON values; nothing for none. Raises ClientGone as `write` does."""
+        raise NotImplementedError
+
+    async def comment(self) -> None:
+        """Send a sign of life, where the format has one; raises ClientGone."""
 
     async def write(self, text: str) -> None:
         """Send text; raises ClientGone when the client is gone."""

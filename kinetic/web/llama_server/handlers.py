@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from kinetic.actors.messages import Failed, SinkEvent
-from kinetic.errors import ClientGone
+from kinetic.web.answering import Reply, answer
 from kinetic.web.base import ApiHandler
-from kinetic.web.errors import HttpError, to_http
+from kinetic.web.errors import HttpError
 from kinetic.web.http import body as json_body
-from kinetic.web.http.sse import EventStream
 from kinetic.web.llama_server import describe, schema
 from kinetic.web.llama_server.render import CompletionWriter, Style
 from kinetic.web.openai.schema import Arrival, read_chat
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kinetic.types import ChatInput
-    from kinetic.web.stream import RequestStream
 
 _STARTED_AT = int(time.time())
 
@@ -64,91 +58,36 @@ class CompletionHandler(NativeHandler):
 
     async def post(self) -> None:
         """Answer a request, streamed or whole."""
-        arrived_s = time.monotonic()
         self.check_kind("text")
+        arrived_s = time.monotonic()
         facts, body = self.service.facts, self.request.body
 
-        def read() -> schema.Completion:
-            # Off the loop: a body of many megabytes takes a while to parse and check.
-            return schema.read_completion(
+        def read() -> Reply:
+            asked = schema.read_completion(
                 json_body.parse(body),
                 facts,
                 request_id=self.request_id,
                 arrived_s=arrived_s,
             )
-
-        asked = await self.service.run(read)
-        jobs = await self.service.prepare(asked.request)
-        writer = CompletionWriter(
-            Style(
+            style = Style(
                 model=self.service.info.id,
                 stream=asked.stream,
+                is_list=asked.is_list,
                 return_tokens=asked.return_tokens,
                 return_progress=asked.return_progress,
                 timings_per_token=asked.timings_per_token,
                 response_fields=asked.response_fields,
-            ),
-            jobs,
-            facts.detokenize,
-            facts.ends,
-        )
-        # A client that is gone leaves nobody to answer.
-        with (
-            contextlib.suppress(ClientGone),
-            self.open_stream(jobs, streamed=asked.stream) as stream,
-        ):
-            if asked.stream:
-                await self._send_stream(stream, writer, asked.ping_s)
-            else:
-                await self._send_whole(asked, stream, writer)
+            )
+            return Reply(
+                request=asked.request,
+                streamed=asked.stream,
+                writer=lambda jobs: CompletionWriter(
+                    style, jobs, facts.detokenize, facts.ends
+                ),
+                silence_s=asked.ping_s,
+            )
 
-    async def _send_whole(
-        self,
-        asked: schema.Completion,
-        stream: RequestStream,
-        writer: CompletionWriter,
-    ) -> None:
-        while events := await stream.read():
-            for event in events:
-                if isinstance(event, Failed):
-                    raise event.error
-                writer.objects(event)
-        answers = writer.whole()
-        self.send_json(answers if asked.is_list else answers[0])
-
-    async def _send_stream(
-        self,
-        stream: RequestStream,
-        writer: CompletionWriter,
-        ping_s: float | None,
-    ) -> None:
-        out = EventStream(self)
-        while (events := await stream.read_or_silence(ping_s)) != []:
-            if events is None:
-                await out.comment()
-                continue
-            objects, failed = _rendered(events, writer)
-            if failed is not None and not out.is_open and not objects:
-                raise failed.error
-            await out.send(objects)
-            if failed is not None:
-                # The last event; there is no [DONE] on this route in any case.
-                await out.send([self.error_body(to_http(failed.error))])
-                return
-
-
-def _rendered(
-    events: Sequence[SinkEvent], writer: CompletionWriter
-) -> tuple[list[Any], Failed | None]:
-    """The objects of some events up to the first failure, and that failure."""
-    objects: list[Any] = []
-    for event in events:
-        if isinstance(event, Failed):
-            if isinstance(event.error, ClientGone):
-                raise event.error
-            return objects, event
-        objects += writer.objects(event)
-    return objects, None
+        await answer(self, read)
 
 
 class TokenizeHandler(NativeHandler):

@@ -69,6 +69,8 @@ class Style:
 
     model: str
     stream: bool = False
+    is_list: bool = True
+    """Whole answers come as an array, of one too."""
     return_tokens: bool = False
     return_progress: bool = False
     timings_per_token: bool = False
@@ -111,7 +113,7 @@ class CompletionWriter:
         self._detokenize = detokenize
         self._ends = tuple(ends)
 
-    def objects(self, event: SinkEvent) -> list[Json]:
+    def pieces(self, event: SinkEvent) -> list[Json]:
         """Take an event; what it adds to a stream."""
         match event:
             case Started():
@@ -126,10 +128,19 @@ class CompletionWriter:
             case Finished():
                 return [self._finished(event)]
 
-    def whole(self) -> list[Json]:
+    def last(self) -> list[Json]:
+        """Nothing: a stream ends with its last answer, without [DONE]."""
+        return []
+
+    def take(self, event: SinkEvent) -> None:
+        """Take an event of a whole answer."""
+        self.pieces(event)
+
+    def whole(self) -> list[Json] | Json:
         """The final objects in the order of their index, once all have ended."""
         answers = [self._answers[index] for index in sorted(self._answers)]
-        return [answer.final for answer in answers if answer.final is not None]
+        finals = [answer.final for answer in answers if answer.final is not None]
+        return finals if self._style.is_list else finals[0]
 
     def _progress(self, event: PromptMoved) -> Json:
         answer = self._answers[event.index]

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import time
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
-from kinetic.actors.messages import Delta, Failed, Finished, SinkEvent
-from kinetic.errors import ClientGone, ModelNotFound, RequestError, UnsupportedFeature
+from kinetic.errors import ModelNotFound, RequestError, UnsupportedFeature
 from kinetic.files.gguf import Header, read_headers
 from kinetic.files.store import shards
+from kinetic.web.answering import Ready, Reply, answer
 from kinetic.web.base import ApiHandler
-from kinetic.web.errors import HttpError, ollama_body, to_http
+from kinetic.web.errors import HttpError, ollama_body
 from kinetic.web.fields.readers import shown
 from kinetic.web.http import body as json_body
 from kinetic.web.http.ndjson import LineStream
 from kinetic.web.ollama import describe, schema
 from kinetic.web.ollama.names import check_name, display_name
 from kinetic.web.ollama.render import Renderer, Shape, chat_shape, generate_shape
-
-if TYPE_CHECKING:
-    from kinetic.web.stream import RequestStream
+from kinetic.web.ollama.writer import AnswerWriter, utc_now
 
 DIGEST_WAIT_S = 1.0
 """How long an answer waits for the model file to be read; a small one is by then."""
@@ -146,42 +142,34 @@ class AnswerHandler(OllamaHandler):
     async def post(self) -> None:
         """Answer a request, streamed or whole."""
         arrived_s = time.monotonic()
-        info = self.service.info
+        await answer(self, lambda: self._reply(arrived_s))
 
-        def read() -> tuple[str, schema.Asked]:
-            # Off the loop: a body of many megabytes takes a while to parse and check.
-            body = self.body()
-            model = self.model_of(body)
-            asking = schema.Asking(
-                model=model,
-                info=info,
-                facts=self.service.facts,
-                request_id=self.request_id,
-                arrived_s=arrived_s,
-            )
-            return model, self.read(body, asking)
-
-        model, asked = await self.service.run(read)
+    def _reply(self, arrived_s: float) -> Reply | Ready:
+        info, body = self.service.info, self.body()
+        model = self.model_of(body)
+        asking = schema.Asking(
+            model=model,
+            info=info,
+            facts=self.service.facts,
+            request_id=self.request_id,
+            arrived_s=arrived_s,
+        )
+        asked = self.read(body, asking)
         request = asked.request
         if request is None:
             renderer = Renderer(type(self).shape, model)
-            self.send_json(renderer.loaded(_now(), unloads=asked.unloads))
-            return
+            return Ready(renderer.loaded(utc_now(), unloads=asked.unloads))
         if info.kind != "text":
             raise UnsupportedFeature(
                 f'"{model}" does not support {self.deed}: {other_route(info.kind)}'
             )
         renderer = Renderer(type(self).shape, model, request.n_logprobs)
-        jobs = await self.service.prepare(request)
-        # A client that is gone leaves nobody to answer.
-        with (
-            contextlib.suppress(ClientGone),
-            self.open_stream(jobs, streamed=asked.stream) as stream,
-        ):
-            if asked.stream:
-                await self._send_stream(renderer, stream)
-            else:
-                await self._send_whole(renderer, stream)
+        return Reply(
+            request=request,
+            streamed=asked.stream,
+            writer=lambda _: AnswerWriter(renderer),
+            out=LineStream,
+        )
 
     def model_of(self, body: Mapping[str, Any]) -> str:
         """The name the client wrote; raises RequestError, or ModelNotFound."""
@@ -190,46 +178,6 @@ class AnswerHandler(OllamaHandler):
     def read(self, body: Mapping[str, Any], asking: schema.Asking) -> schema.Asked:
         """Read this route's body; raises RequestError."""
         raise NotImplementedError
-
-    async def _send_whole(self, renderer: Renderer, stream: RequestStream) -> None:
-        deltas: list[Delta] = []
-        while events := await stream.read():
-            for event in events:
-                if isinstance(event, Failed):
-                    raise event.error
-                if isinstance(event, Delta):
-                    deltas.append(event)
-                if isinstance(event, Finished):
-                    self.send_json(renderer.whole(deltas, event, _now()))
-
-    async def _send_stream(self, renderer: Renderer, stream: RequestStream) -> None:
-        out = LineStream(self)
-        while events := await stream.read():
-            lines, failed = _rendered(renderer, events)
-            if failed is not None:
-                if isinstance(failed.error, ClientGone):
-                    raise failed.error
-                if not out.is_open and not lines:
-                    raise failed.error
-                # The status is out: what went wrong is the last line.
-                lines.append(self.error_body(to_http(failed.error)))
-            await out.send(lines)
-
-
-def _rendered(
-    renderer: Renderer, events: Sequence[SinkEvent]
-) -> tuple[list[dict[str, Any]], Failed | None]:
-    """The lines of some events up to a failure, and that failure."""
-    lines: list[dict[str, Any]] = []
-    now = _now()
-    for event in events:
-        if isinstance(event, Failed):
-            return lines, event
-        if isinstance(event, Delta):
-            lines += renderer.lines(event, now)
-        if isinstance(event, Finished):
-            lines.append(renderer.last_line(event, now))
-    return lines, None
 
 
 class ChatHandler(AnswerHandler):
@@ -331,10 +279,6 @@ class BlobsHandler(ManagingHandler):
     async def head(self, *_args: str) -> None:
         """No such blob."""
         self.set_status(HTTPStatus.NOT_FOUND)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 ROUTES: list[tuple[str, type[ApiHandler]]] = [

@@ -107,7 +107,7 @@ def entry(token: int, piece: bytes, logprob: float = -0.5, top=()) -> TokenLogpr
 
 def whole(made: CompletionWriter, *events):
     for event in events:
-        made.objects(event)
+        made.pieces(event)
     return made.whole()
 
 
@@ -204,8 +204,8 @@ def test_a_prompt_that_is_no_text_is_shown_with_marks():
 
 def test_each_token_is_an_event_with_its_id():
     made = writer(stream=True)
-    assert made.objects(started()) == []
-    (first,) = made.objects(delta("a", 97, 1))
+    assert made.pieces(started()) == []
+    (first,) = made.pieces(delta("a", 97, 1))
     assert list(first) == PARTIAL_KEYS
     assert first == {
         "index": 0,
@@ -216,14 +216,14 @@ def test_each_token_is_an_event_with_its_id():
         "tokens_predicted": 1,
         "tokens_evaluated": 2,
     }
-    (end_of_answer,) = made.objects(delta("", 2, 2))
+    (end_of_answer,) = made.pieces(delta("", 2, 2))
     assert (end_of_answer["content"], end_of_answer["tokens"]) == ("", [2])
 
 
 def test_the_last_event_is_whole_but_for_the_text():
     made = writer(stream=True, return_tokens=True)
-    made.objects(delta("a\n", 97, 1))
-    (last,) = made.objects(finished("eos"))
+    made.pieces(delta("a\n", 97, 1))
+    (last,) = made.pieces(finished("eos"))
     assert list(last) == FINAL_KEYS
     assert (last["content"], last["tokens"], last["stop"]) == ("", [], True)
     assert last["has_new_line"]
@@ -231,11 +231,11 @@ def test_the_last_event_is_whole_but_for_the_text():
 
 def test_times_come_with_each_event_where_asked_for():
     plain = writer(stream=True)
-    (event,) = plain.objects(delta("a", 97, 1, timings=TIMES))
+    (event,) = plain.pieces(delta("a", 97, 1, timings=TIMES))
     assert "timings" not in event
     made = writer(stream=True, timings_per_token=True)
-    made.objects(started(n_cached=1))
-    (event,) = made.objects(delta("a", 97, 3, timings=TIMES))
+    made.pieces(started(n_cached=1))
+    (event,) = made.pieces(delta("a", 97, 3, timings=TIMES))
     assert event["timings"] == {
         "cache_n": 1,
         "prompt_n": 1,
@@ -251,10 +251,10 @@ def test_times_come_with_each_event_where_asked_for():
 
 def test_progress_is_told_where_asked_for():
     moved = PromptMoved(index=0, n_done=2, seconds=0.1259)
-    assert writer(stream=True).objects(moved) == []
+    assert writer(stream=True).pieces(moved) == []
     made = writer(stream=True, return_progress=True)
-    made.objects(started(n_cached=1))
-    (event,) = made.objects(moved)
+    made.pieces(started(n_cached=1))
+    (event,) = made.pieces(moved)
     assert list(event) == [*PARTIAL_KEYS, "prompt_progress"]
     assert (event["content"], event["tokens"], event["tokens_predicted"]) == (
         "",
@@ -271,8 +271,8 @@ def test_progress_is_told_where_asked_for():
 
 def test_progress_comes_with_times_where_both_are_asked_for():
     made = writer(stream=True, return_progress=True, timings_per_token=True)
-    made.objects(started())
-    (event,) = made.objects(PromptMoved(index=0, n_done=1, seconds=0.5))
+    made.pieces(started())
+    (event,) = made.pieces(PromptMoved(index=0, n_done=1, seconds=0.5))
     assert list(event)[-2:] == ["timings", "prompt_progress"]
     assert event["timings"]["prompt_n"] == 1
     assert event["timings"]["predicted_n"] == 0
@@ -280,8 +280,8 @@ def test_progress_comes_with_times_where_both_are_asked_for():
 
 def test_failures_and_scores_add_nothing():
     made = writer(stream=True)
-    assert made.objects(Failed(index=0, error=InternalError("x"))) == []
-    assert made.objects(PromptScored(index=0, tokens=())) == []
+    assert made.pieces(Failed(index=0, error=InternalError("x"))) == []
+    assert made.pieces(PromptScored(index=0, tokens=())) == []
 
 
 # --- Probabilities ------------------------------------------------------------------
@@ -315,10 +315,10 @@ def test_half_a_character_stands_in_bytes_alone():
 
 def test_a_stream_tells_probabilities_with_the_text_that_they_are_of():
     made = writer(job(n_logprobs=0), stream=True)
-    (held,) = made.objects(delta("", 97, 1))
+    (held,) = made.pieces(delta("", 97, 1))
     assert "completion_probabilities" not in held
     entries = (entry(97, b"a"), entry(98, b"b"))
-    (out,) = made.objects(delta("ab", 98, 2, logprobs=entries))
+    (out,) = made.pieces(delta("ab", 98, 2, logprobs=entries))
     assert [one["id"] for one in out["completion_probabilities"]] == [97, 98]
 
 
@@ -331,8 +331,8 @@ def test_a_whole_answer_tells_all_probabilities_last():
 
 def test_a_stream_keeps_nothing_of_what_it_has_sent():
     made = writer(job(n_logprobs=1), stream=True)
-    made.objects(delta("a", 97, 1, logprobs=(entry(97, b"a"),)))
-    (last,) = made.objects(finished())
+    made.pieces(delta("a", 97, 1, logprobs=(entry(97, b"a"),)))
+    (last,) = made.pieces(finished())
     assert "completion_probabilities" not in last
 
 
