@@ -7,7 +7,7 @@ request's life in a slot, a *delta* a piece of its output.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -223,34 +223,51 @@ class TextInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationRequest:
-    """What a client asks for, in no API's words; what the prompt builder takes."""
+class AnswerOptions:
+    """What a request says of its answers and each of its jobs carries unchanged."""
 
     request_id: str
-    inputs: tuple[ChatInput | TextInput, ...]
-    """One prompt each; choices are numbered prompt by prompt, `n` of each."""
     sampling: SamplingParams
-    n: int = 1
     max_tokens: int | None = None
+    """Most tokens to draw; None is to the end of the context."""
     stops: tuple[str, ...] = ()
-    constraint: ConstraintSpec | None = None
     n_logprobs: int | None = None
+    """Alternatives to report per token; None reports nothing."""
     post_sampling_probs: bool = False
-    echo: bool = False
-    """The answer repeats the prompt; with `n_logprobs` it is scored too."""
+    """Report probabilities after the sampler chain in place of raw ones."""
     ignore_eos: bool = False
     stop_at_newline_after_s: float | None = None
+    """Time after which a new line ends the answer."""
     min_indent: int = 0
+    """Leading blanks a line must keep for the answer to go on; 0 is off."""
     slot_id: int | None = None
-    prefill: bool = False
-    """Only run the prompt, up to just before the last word, which may still grow."""
+    """The slot asked for; None leaves the choice to the scheduler."""
     progress: bool = False
     """Tell how far the prompt is, and with each piece how long it took."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What else the API shows of the request, such as in /slots; never changed."""
-    receipt: bool = False
+    """What else the API shows of the request, such as in /slots; never changed, not
+    read by the slot."""
     arrived_s: float = 0.0
     """When the request came, on the monotonic clock."""
+
+    def carried(self) -> dict[str, Any]:
+        """These options by their names, for whoever else has them."""
+        return {each.name: getattr(self, each.name) for each in fields(AnswerOptions)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRequest(AnswerOptions):
+    """What a client asks for, in no API's words; what the prompt builder takes."""
+
+    inputs: tuple[ChatInput | TextInput, ...]
+    """One prompt each; choices are numbered prompt by prompt, `n` of each."""
+    n: int = 1
+    constraint: ConstraintSpec | None = None
+    echo: bool = False
+    """The answer repeats the prompt; with `n_logprobs` it is scored too."""
+    prefill: bool = False
+    """Only run the prompt, up to just before the last word, which may still grow."""
+    receipt: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,34 +108,20 @@ class PromptBuilder:
             prompt = self.prompt(inputs, request)
             group = f"{request.request_id}/{i}" if request.n > 1 else None
             scores = request.echo and request.n_logprobs is not None
-            jobs.extend(
-                Job(
-                    request_id=request.request_id,
-                    index=i * request.n + choice,
-                    prompt=prompt.tokens,
-                    images=prompt.images,
-                    sampling=_choice_sampling(request.sampling, choice),
-                    max_tokens=request.max_tokens,
-                    stops=request.stops,
-                    output=prompt.output,
-                    visible_markers=self._markers(prompt.output),
-                    constraint=prompt.constraint,
-                    verdict=prompt.verdict,
-                    n_logprobs=request.n_logprobs,
-                    post_sampling_probs=request.post_sampling_probs,
-                    prompt_logprobs=scores,
-                    ignore_eos=request.ignore_eos,
-                    stop_at_newline_after_s=request.stop_at_newline_after_s,
-                    min_indent=request.min_indent,
-                    group=None if scores else group,
-                    slot_id=request.slot_id,
-                    progress=request.progress,
-                    settings=request.settings,
-                    receipt=_as_read(inputs, request, prompt),
-                    arrived_s=request.arrived_s,
-                )
-                for choice in range(request.n)
+            job = Job(
+                **request.carried(),
+                index=i * request.n,
+                prompt=prompt.tokens,
+                images=prompt.images,
+                output=prompt.output,
+                visible_markers=self._markers(prompt.output),
+                constraint=prompt.constraint,
+                verdict=prompt.verdict,
+                prompt_logprobs=scores,
+                group=None if scores else group,
+                receipt=_as_read(inputs, request, prompt),
             )
+            jobs += [_choice(job, number) for number in range(request.n)]
         return tuple(jobs)
 
     def _prefill(self, request: GenerationRequest) -> tuple[Job, ...]:
@@ -543,8 +529,10 @@ def _as_read(
     )
 
 
-def _choice_sampling(sampling: SamplingParams, choice: int) -> SamplingParams:
+def _choice(job: Job, number: int) -> Job:
     """Choice k draws as its own request with seed + k would."""
-    if choice == 0:
-        return sampling
-    return replace(sampling, seed=(sampling.seed + choice) % SEED_LIMIT)
+    if number == 0:
+        return job
+    seed = (job.sampling.seed + number) % SEED_LIMIT
+    sampling = replace(job.sampling, seed=seed)
+    return replace(job, index=job.index + number, sampling=sampling)

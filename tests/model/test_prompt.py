@@ -9,13 +9,15 @@ from kinetic.loading import chat_template
 from kinetic.model.chat.reply.calls import parser_for
 from kinetic.model.constraints.constraint import ConstraintCompiler
 from kinetic.model.engine.engine import EngineOptions, LlamaEngine
-from kinetic.model.prompt import PromptBuilder
+from kinetic.model.prompt import SEED_LIMIT, PromptBuilder
 from kinetic.types import (
+    AnswerOptions,
     CallPiece,
     ChatInput,
     ConstraintSpec,
     GenerationRequest,
     SamplingParams,
+    TextInput,
 )
 from tests.support import chat_templates, tiny_models
 
@@ -43,13 +45,16 @@ class Loaded:
         options = EngineOptions(n_ctx=1024, n_parallel=1, n_threads=1)
         self.engine = LlamaEngine(tiny_models.qwen3(), options)
 
-    def prompt(self, *messages, template=None, constraint=None, **inputs):
-        builder = PromptBuilder(
+    def builder(self, template=None):
+        return PromptBuilder(
             self.engine.vocab,
             chat_template(self.engine, template),
             ConstraintCompiler(self.engine.model, self.engine.vocab),
             self.engine.n_ctx,
         )
+
+    def prompt(self, *messages, template=None, constraint=None, **inputs):
+        builder = self.builder(template)
         asked = ChatInput(messages=messages or (USER,), **inputs)
         request = GenerationRequest(
             request_id="r",
@@ -76,6 +81,36 @@ def loaded(smollm2_path):
     found = Loaded()
     yield found
     found.engine.close()
+
+
+# --- What jobs carry -----------------------------------------------------------------
+
+
+def test_each_choice_carries_its_request_and_draws_with_a_seed_of_its_own(loaded):
+    options = AnswerOptions(
+        request_id="r",
+        sampling=SamplingParams(seed=SEED_LIMIT - 1),
+        max_tokens=7,
+        stops=("a",),
+        n_logprobs=2,
+        post_sampling_probs=True,
+        ignore_eos=True,
+        stop_at_newline_after_s=1.5,
+        min_indent=3,
+        slot_id=0,
+        progress=True,
+        settings={"n_keep": 1},
+        arrived_s=2.5,
+    )
+    plain = AnswerOptions(request_id="", sampling=SamplingParams())
+    given, defaults = options.carried(), plain.carried()
+    assert all(given[name] != defaults[name] for name in given)
+    request = GenerationRequest(**given, inputs=(TextInput(prompt="Hi"),) * 2, n=2)
+    jobs = loaded.builder().build(request)
+    assert [job.index for job in jobs] == [0, 1, 2, 3]
+    assert [job.sampling.seed for job in jobs] == [SEED_LIMIT - 1, 0] * 2
+    for job in jobs:
+        assert {**job.carried(), "sampling": options.sampling} == given
 
 
 # --- Which tools a prompt shows ------------------------------------------------------
