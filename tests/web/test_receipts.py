@@ -132,16 +132,22 @@ HEAD = Head(id="x", created=1, model="m", system_fingerprint="k")
 @pytest.mark.parametrize(
     ("writer", "whole"),
     [
-        (ChatWriter(HEAD, n_choices=3, usage_follows=True), WholeChat(logprobs=False)),
-        (TextWriter(HEAD, n_choices=3, usage_follows=True), WholeText(logprobs=False)),
+        (
+            ChatWriter(HEAD, n_choices=3, usage_follows=True),
+            WholeChat(HEAD, n_choices=3),
+        ),
+        (
+            TextWriter(HEAD, n_choices=3, usage_follows=True),
+            WholeText(HEAD, n_choices=3),
+        ),
     ],
 )
 def test_several_choices_hold_one_each(writer, whole):
     chunks = [chunk for event in ends(3) for chunk in writer.chunks(event)]
     usage = writer.usage_chunk({})
     assert all("receipt" not in chunk for chunk in (*chunks, usage))
-    for chunk in chunks:
-        whole.add(chunk)
+    for event in ends(3):
+        whole.add(event)
     answer = whole.to_json({})
     assert "receipt" not in answer
     found = [choice["receipt"]["digest"] for choice in answer["choices"]]

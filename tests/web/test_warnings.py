@@ -84,10 +84,12 @@ def test_picked_fields_of_a_native_answer_keep_them():
 )
 def test_each_of_several_choices_has_its_own(writer, whole):
     head = Head(id="x", created=1, model="m", system_fingerprint="k")
-    made, summed = writer(head, n_choices=2), whole(logprobs=False)
+    made, summed = writer(head, n_choices=2), whole(head, n_choices=2)
     for index in range(2):
         warnings = (f"{index}",) if index else ()
-        for chunk in made.chunks(replace(finished(), index=index, warnings=warnings)):
-            summed.add(chunk)
+        end = replace(finished(), index=index, warnings=warnings)
+        told = [chunk["choices"][0].get("warnings") for chunk in made.chunks(end)]
+        assert told[-1] == (list(warnings) or None)
+        summed.add(end)
     choices = summed.to_json({})["choices"]
     assert [choice.get("warnings") for choice in choices] == [None, ["1"]]

@@ -105,7 +105,12 @@ class ChatHandler(GenerationHandler):
             usage_follows=asked.include_usage,
             has_functions=asked.has_functions,
         )
-        whole = WholeChat(logprobs=asked.request.n_logprobs is not None)
+        whole = WholeChat(
+            head,
+            n_choices=asked.request.n,
+            logprobs=asked.request.n_logprobs is not None,
+            has_functions=asked.has_functions,
+        )
         return AnswerWriter(asked, chunks, whole)
 
 
@@ -127,13 +132,19 @@ class CompletionHandler(GenerationHandler):
         if request.echo:
             for inputs in request.inputs:
                 echoes += [self._text(inputs)] * request.n  # type: ignore[arg-type]
+        n_choices = len(request.inputs) * request.n
         chunks = TextWriter(
             head,
             echoes=echoes,
-            n_choices=len(request.inputs) * request.n,
+            n_choices=n_choices,
             usage_follows=asked.include_usage,
         )
-        whole = WholeText(logprobs=request.n_logprobs is not None)
+        whole = WholeText(
+            head,
+            echoes=echoes,
+            n_choices=n_choices,
+            logprobs=request.n_logprobs is not None,
+        )
         return AnswerWriter(asked, chunks, whole)
 
     def _text(self, inputs: TextInput) -> str:

@@ -57,6 +57,14 @@ def text_entries(
     }
 
 
+def prompt_entries(entries: Sequence[TokenLogprob], text: str) -> Json:
+    """A whole prompt's tokens in the older shape, with its text as it is echoed."""
+    pieces = b"".join(entry.piece for entry in entries)
+    # A BOS, or a blank, that the tokenizer put before the text has no place in it.
+    start = len(text) - len(pieces.decode("utf-8", "replace"))
+    return text_entries(entries, start=start, is_prompt=True)
+
+
 def _top(entry: TokenLogprob) -> dict[str, float]:
     top: dict[str, float] = {}
     for _, piece, logprob in entry.top:

@@ -1,6 +1,6 @@
 """From a request's output to OpenAI's chunks. Pure.
 
-A writer turns each sink event into chunks; `whole.py` adds the same chunks up.
+A writer turns each sink event into chunks; `whole.py` makes one body of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kinetic.types import (
     OutputPiece,
     ReasoningPiece,
 )
-from kinetic.web.openai.logprobs import Json, chat_entry, text_entries
+from kinetic.web.openai.logprobs import Json, chat_entry, prompt_entries, text_entries
 from kinetic.web.timings import timings_json
 
 
@@ -41,17 +41,19 @@ class Head:
     system_fingerprint: str
     """What, beside the request, an answer depends on: the version and the plan."""
 
-    def chunk(self, kind: str, *choices: Json, **more: object) -> Json:
-        """A chunk of these choices."""
+    def named(self, kind: str) -> Json:
+        """What an object of this kind begins with."""
         return {
             "id": self.id,
             "object": kind,
             "created": self.created,
             "model": self.model,
             "system_fingerprint": self.system_fingerprint,
-            "choices": list(choices),
-            **more,
         }
+
+    def chunk(self, kind: str, *choices: Json, **more: object) -> Json:
+        """A chunk of these choices."""
+        return {**self.named(kind), "choices": list(choices), **more}
 
 
 class Writer(Protocol):
@@ -96,10 +98,11 @@ class ChatWriter:
             case Delta():
                 return [*self._opening(event.index), *self._delta(event)]
             case Finished():
-                has_calls = event.index in self._have_calls
-                reason = finish_reason(event.finish, has_calls=has_calls)
-                if self._has_functions and reason == "tool_calls":
-                    reason = "function_call"
+                reason = chat_reason(
+                    event.finish,
+                    has_calls=event.index in self._have_calls,
+                    has_functions=self._has_functions,
+                )
                 end = self._chunk(event.index, {}, reason=reason)
                 return [*self._opening(event.index), self._ends.told(end, event)]
 
@@ -135,8 +138,8 @@ class ChatWriter:
             case CallPiece():
                 self._have_calls.add(index)
                 if self._has_functions:
-                    return {"function_call": _function(piece)}
-                return {"tool_calls": [_call(piece)]}
+                    return {"function_call": function_json(piece)}
+                return {"tool_calls": [{"index": piece.index, **call_json(piece)}]}
 
     def _chunk(
         self,
@@ -198,10 +201,7 @@ class TextWriter:
 
     def _scored(self, event: PromptScored) -> list[Json]:
         text = self._echoes.pop(event.index, "")
-        pieces = b"".join(entry.piece for entry in event.tokens)
-        # A BOS, or a blank, that the tokenizer put before the text has no place in it.
-        start = len(text) - len(pieces.decode("utf-8", "replace"))
-        shape = text_entries(event.tokens, start=start, is_prompt=True)
+        shape = prompt_entries(event.tokens, text)
         return [self._chunk(event.index, text, shape=shape)]
 
     def _echo(self, index: int) -> list[Json]:
@@ -237,16 +237,17 @@ class TextWriter:
         return self._head.chunk("text_completion", choice)
 
 
-def _call(piece: CallPiece) -> Json:
+def call_json(piece: CallPiece) -> Json:
+    """A call as a whole answer tells it."""
     return {
-        "index": piece.index,
         "id": piece.call.id,
         "type": "function",
-        "function": _function(piece),
+        "function": function_json(piece),
     }
 
 
-def _function(piece: CallPiece) -> Json:
+def function_json(piece: CallPiece) -> Json:
+    """A call in its old form."""
     return {"name": piece.call.name, "arguments": piece.call.arguments}
 
 
@@ -255,6 +256,12 @@ def finish_reason(finish: Finish, *, has_calls: bool = False) -> str:
     if finish.reason == Outcome.LIMIT:
         return "length"
     return "tool_calls" if has_calls else "stop"
+
+
+def chat_reason(finish: Finish, *, has_calls: bool, has_functions: bool) -> str:
+    """As `finish_reason`, in the old words for calls in their old form."""
+    reason = finish_reason(finish, has_calls=has_calls)
+    return "function_call" if has_functions and reason == "tool_calls" else reason
 
 
 class Ends:
@@ -273,17 +280,21 @@ class Ends:
 
     def told(self, chunk: Json, event: Finished) -> Json:
         """The chunk with the rest of what there is to tell."""
+        self.tell(event, top=chunk, choice=chunk["choices"][0])
+        return chunk
+
+    def tell(self, event: Finished, *, top: Json, choice: Json) -> None:
+        """Write the rest of what there is to tell, beside the choices or into one."""
         if event.warnings:
-            chunk["choices"][0]["warnings"] = list(event.warnings)
+            choice["warnings"] = list(event.warnings)
         if self._n_choices > 1:
             if event.receipt is not None:
-                chunk["choices"][0]["receipt"] = event.receipt
-            return chunk
-        chunk["timings"] = timings_json(event.usage, event.timings)
+                choice["receipt"] = event.receipt
+            return
+        top["timings"] = timings_json(event.usage, event.timings)
         if event.receipt is not None:
-            last = self.kept if self._usage_follows else chunk
+            last = self.kept if self._usage_follows else top
             last["receipt"] = event.receipt
-        return chunk
 
 
 @dataclass(slots=True)

@@ -1,115 +1,181 @@
-"""A whole answer as the sum of its chunks, so that it cannot differ from the stream."""
+"""From a request's output to OpenAI's whole answers, not by way of chunks. Pure."""
 
 from __future__ import annotations
 
-from kinetic.web.openai.logprobs import Json
+from collections.abc import Sequence
 
-_MORE = ("warnings", "receipt")
+from kinetic.actors.messages import Delta, Finished, PromptScored, SinkEvent
+from kinetic.types import CallPiece, ContentPiece, ReasoningPiece, TokenLogprob
+from kinetic.web.openai.logprobs import Json, chat_entry, prompt_entries, text_entries
+from kinetic.web.openai.render import (
+    Ends,
+    Head,
+    call_json,
+    chat_reason,
+    finish_reason,
+    function_json,
+)
+
 _TEXT_KEYS = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
 
 
 class WholeChat:
-    """Adds up chunks of /v1/chat/completions."""
+    """The body of /v1/chat/completions.
 
-    def __init__(self, *, logprobs: bool) -> None:
+    Args:
+        head: What the body begins with.
+        n_choices: Choices of the request.
+        logprobs: Whether log-probabilities were asked for.
+        has_functions: Calls are written in the old form.
+    """
+
+    def __init__(
+        self,
+        head: Head,
+        *,
+        n_choices: int = 1,
+        logprobs: bool = False,
+        has_functions: bool = False,
+    ) -> None:
+        self._top = head.named("chat.completion")
+        self._ends = Ends(n_choices)
         self._logprobs = logprobs
+        self._has_functions = has_functions
         self._choices: dict[int, _Message] = {}
-        self._top: Json = {}
 
-    def add(self, chunk: Json) -> None:
-        """Take the next chunk."""
-        self._top |= {key: chunk[key] for key in chunk if key != "choices"}
-        for choice in chunk["choices"]:
-            index = choice["index"]
-            if index not in self._choices:
-                self._choices[index] = _Message(index, logprobs=self._logprobs)
-            self._choices[index].add(choice)
+    def add(self, event: SinkEvent) -> None:
+        """Take the next event."""
+        if not isinstance(event, Delta | Finished):
+            return
+        index = event.index
+        if index not in self._choices:
+            self._choices[index] = _Message(
+                index, logprobs=self._logprobs, has_functions=self._has_functions
+            )
+        choice = self._choices[index]
+        if isinstance(event, Delta):
+            choice.add(event)
+        else:
+            choice.end(event)
+            self._ends.tell(event, top=self._top, choice=choice.more)
 
     def to_json(self, usage: Json) -> Json:
         """The answer; call it when every choice has ended."""
         choices = [self._choices[i].to_json() for i in sorted(self._choices)]
-        return {
-            **self._top,
-            "object": "chat.completion",
-            "choices": choices,
-            "usage": usage,
-        }
+        return {**self._top, "choices": choices, "usage": usage}
 
 
 class _Message:
-    def __init__(self, index: int, *, logprobs: bool) -> None:
+    def __init__(self, index: int, *, logprobs: bool, has_functions: bool) -> None:
         self._index = index
+        self._has_functions = has_functions
         self._content: list[str] = []
         self._reasoning: list[str] = []
-        self._calls: list[Json] = []
-        self._old_call: Json = {}
+        self._calls: list[CallPiece] = []
         self._entries: list[Json] | None = [] if logprobs else None
         self._finish_reason: str | None = None
-        self._more: Json = {}
+        self.more: Json = {}
 
-    def add(self, choice: Json) -> None:
-        delta = choice["delta"]
-        self._more |= {k: choice[k] for k in choice if k in _MORE}
-        self._content.append(delta.get("content", ""))
-        self._reasoning.append(delta.get("reasoning_content", ""))
-        for call in delta.get("tool_calls", ()):
-            self._calls.append({k: call[k] for k in call if k != "index"})
-        self._old_call |= {k: delta[k] for k in delta if k == "function_call"}
-        if self._entries is not None and choice["logprobs"] is not None:
-            self._entries += choice["logprobs"]["content"]
-        self._finish_reason = choice["finish_reason"] or self._finish_reason
+    def add(self, event: Delta) -> None:
+        for piece in event.pieces:
+            match piece:
+                case ContentPiece():
+                    self._content.append(piece.text)
+                case ReasoningPiece():
+                    self._reasoning.append(piece.text)
+                case CallPiece():
+                    self._calls.append(piece)
+        if self._entries is not None:
+            self._entries += [chat_entry(each) for each in event.logprobs if each.piece]
+
+    def end(self, event: Finished) -> None:
+        self._finish_reason = chat_reason(
+            event.finish,
+            has_calls=bool(self._calls),
+            has_functions=self._has_functions,
+        )
 
     def to_json(self) -> Json:
         content, reasoning = "".join(self._content), "".join(self._reasoning)
-        has_calls = self._calls or self._old_call
         message: Json = {
             "role": "assistant",
-            "content": None if has_calls and not content else content,
-            **self._old_call,
+            "content": None if self._calls and not content else content,
         }
+        if self._calls and self._has_functions:
+            message["function_call"] = function_json(self._calls[-1])
         if reasoning:
             message["reasoning_content"] = reasoning
-        if self._calls:
-            message["tool_calls"] = self._calls
+        if self._calls and not self._has_functions:
+            message["tool_calls"] = [call_json(piece) for piece in self._calls]
         entries = self._entries
         return {
             "index": self._index,
             "message": message,
             "logprobs": None if entries is None else {"content": entries},
             "finish_reason": self._finish_reason,
-            **self._more,
+            **self.more,
         }
 
 
 class WholeText:
-    """Adds up chunks of /v1/completions."""
+    """The body of /v1/completions.
 
-    def __init__(self, *, logprobs: bool) -> None:
+    Args:
+        head: What the body begins with.
+        echoes: The prompts that the choices begin with, by index; () for none.
+        n_choices: Choices of the request.
+        logprobs: Whether log-probabilities were asked for.
+    """
+
+    def __init__(
+        self,
+        head: Head,
+        *,
+        echoes: Sequence[str] = (),
+        n_choices: int = 1,
+        logprobs: bool = False,
+    ) -> None:
+        self._top = head.named("text_completion")
+        self._echoes = dict(enumerate(echoes))
+        self._ends = Ends(n_choices)
         self._logprobs = logprobs
         self._choices: dict[int, Json] = {}
-        self._top: Json = {}
 
-    def add(self, chunk: Json) -> None:
-        """Take the next chunk."""
-        self._top |= {key: chunk[key] for key in chunk if key != "choices"}
-        for choice in chunk["choices"]:
-            self._add(choice)
+    def add(self, event: SinkEvent) -> None:
+        """Take the next event; the prompt comes first where it is echoed."""
+        if not isinstance(event, PromptScored | Delta | Finished):
+            return
+        choice = self._choices.setdefault(event.index, self._new(event.index))
+        echo = self._echoes.pop(event.index, "")
+        if isinstance(event, PromptScored):
+            self._extend(choice, prompt_entries(event.tokens, echo))
+        choice["text"] += echo
+        if isinstance(event, Delta):
+            self._delta(choice, event.logprobs)
+            for piece in event.pieces:
+                if isinstance(piece, ContentPiece):
+                    choice["text"] += piece.text
+        if isinstance(event, Finished):
+            choice["finish_reason"] = finish_reason(event.finish)
+            self._ends.tell(event, top=self._top, choice=choice)
 
-    def _add(self, choice: Json) -> None:
+    def _new(self, index: int) -> Json:
         empty: Json = {key: [] for key in _TEXT_KEYS}
-        new = {
+        return {
             "text": "",
-            "index": choice["index"],
+            "index": index,
             "logprobs": empty if self._logprobs else None,
             "finish_reason": None,
         }
-        kept = self._choices.setdefault(choice["index"], new)
-        kept["text"] += choice["text"]
-        if kept["logprobs"] is not None and choice["logprobs"] is not None:
+
+    def _delta(self, choice: Json, entries: Sequence[TokenLogprob]) -> None:
+        if entries:
+            self._extend(choice, text_entries(entries, start=len(choice["text"])))
+
+    def _extend(self, choice: Json, shape: Json) -> None:
+        if choice["logprobs"] is not None:
             for key in _TEXT_KEYS:
-                kept["logprobs"][key] += choice["logprobs"][key]
-        kept["finish_reason"] = choice["finish_reason"] or kept["finish_reason"]
-        kept |= {k: choice[k] for k in choice if k in _MORE}
+                choice["logprobs"][key] += shape[key]
 
     def to_json(self, usage: Json) -> Json:
         """The answer; call it when every choice has ended."""

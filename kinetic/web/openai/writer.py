@@ -1,4 +1,4 @@
-"""What writes one answer of OpenAI's routes, as chunks or as their sum. Pure."""
+"""What writes one answer of OpenAI's routes, as chunks or as one body. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AnswerWriter:
     Args:
         asked: The request.
         writer: Writes the route's chunks.
-        whole: Adds them up.
+        whole: Makes its one body.
     """
 
     def __init__(
@@ -45,9 +45,10 @@ class AnswerWriter:
         return [*usage, DONE]
 
     def take(self, event: SinkEvent) -> None:
-        """Add up an event's chunks."""
-        for chunk in self.pieces(event):
-            self._whole.add(chunk)
+        """Add an event to the one body."""
+        if isinstance(event, Finished):
+            self._totals.add(event)
+        self._whole.add(event)
 
     def whole(self) -> Json:
         """The one body."""

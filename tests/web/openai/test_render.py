@@ -1,4 +1,4 @@
-"""Chunks of both routes, and whole answers as their sums."""
+"""Chunks of both routes, and whole answers, which are their sums."""
 
 import json
 from dataclasses import replace
@@ -149,13 +149,14 @@ def test_reasoning_content_and_calls_come_in_their_order():
 
 
 def test_calls_are_answered_in_the_old_form_where_tools_came_in_it():
-    writer, whole = ChatWriter(HEAD, has_functions=True), WholeChat(logprobs=False)
-    chunks = written(writer, delta(call(0)), finished("calls"))
+    whole = WholeChat(HEAD, has_functions=True)
+    events = (delta(call(0)), finished("calls"))
+    chunks = written(ChatWriter(HEAD, has_functions=True), *events)
     function = {"name": "f", "arguments": '{"a":1}'}
     assert deltas(chunks)[1:] == [{"function_call": function}, {}]
     assert chunks[-1]["choices"][0]["finish_reason"] == "function_call"
-    for chunk in chunks:
-        whole.add(chunk)
+    for event in events:
+        whole.add(event)
     (choice,) = whole.to_json({})["choices"]
     assert choice["message"] == {
         "role": "assistant",
@@ -223,12 +224,11 @@ def test_log_probabilities_that_come_without_text_are_not_lost():
 
 
 def whole_chat(*events, logprobs=False):
-    writer, whole, totals = ChatWriter(HEAD), WholeChat(logprobs=logprobs), Totals()
+    whole, totals = WholeChat(HEAD, logprobs=logprobs), Totals()
     for event in events:
         if isinstance(event, Finished):
             totals.add(event)
-        for chunk in writer.chunks(event):
-            whole.add(chunk)
+        whole.add(event)
     return whole.to_json(totals.to_json())
 
 
@@ -306,16 +306,45 @@ def test_choices_are_sorted_by_index():
     assert [c["message"]["content"] for c in found["choices"]] == ["a", "b"]
 
 
+def test_a_whole_answer_says_what_its_stream_says():
+    events = (
+        delta(ReasoningPiece("h"), logprobs=[token(b"h")]),
+        delta(text("So"), call(0), logprobs=[token(b"So"), token(b"")]),
+        delta(call(1, "g", "{}"), logprobs=[token(b"x")]),
+        finished("calls"),
+    )
+    chunks = written(ChatWriter(HEAD), *events)
+    (choice,) = whole_chat(*events, logprobs=True)["choices"]
+    message, told = choice["message"], deltas(chunks)
+    assert message["content"] == "".join(d.get("content", "") for d in told)
+    assert message["reasoning_content"] == "h"
+    calls = [c for d in told for c in d.get("tool_calls", ())]
+    assert [{"index": i, **c} for i, c in enumerate(message["tool_calls"])] == calls
+    shapes = [chunk["choices"][0]["logprobs"] for chunk in chunks]
+    entries = [entry for shape in shapes if shape for entry in shape["content"]]
+    assert choice["logprobs"]["content"] == entries
+    assert choice["finish_reason"] == chunks[-1]["choices"][0]["finish_reason"]
+
+
 # --- Text ---------------------------------------------------------------------------
 
 
 def whole_text(*events, logprobs=False, echoes=()):
     writer = TextWriter(HEAD, echoes=echoes)
-    whole = WholeText(logprobs=logprobs)
+    whole = WholeText(HEAD, echoes=echoes, logprobs=logprobs)
     chunks = written(writer, *events)
-    for chunk in chunks:
-        whole.add(chunk)
-    return chunks, whole.to_json({})["choices"]
+    for event in events:
+        whole.add(event)
+    choices = whole.to_json({})["choices"]
+    # Whole or streamed, it is the same answer.
+    for choice in choices:
+        own = [c for k in chunks for c in k["choices"] if c["index"] == choice["index"]]
+        assert choice["text"] == "".join(c["text"] for c in own)
+        assert choice["finish_reason"] == own[-1]["finish_reason"]
+        for key, told in (choice["logprobs"] or {}).items():
+            streamed = [e for c in own if c["logprobs"] for e in c["logprobs"][key]]
+            assert told == streamed
+    return chunks, choices
 
 
 def test_text_chunks_end_with_an_empty_one_and_its_reason():
