@@ -148,12 +148,12 @@ class Server:
             builder=builder,
             facts=self._facts(),
             pool=pool,
+            # One reading of the file does for receipts and for Ollama's lists.
+            digest=self._digest,
             vector_inputs=None if texts is None else texts.build,
             pair_inputs=None if pairs is None else pairs.build,
             receipt_key=self._receipt_key(),
         )
-        # One reading of the file does for receipts and for Ollama's lists.
-        service.digest = self._digest
         server = listen(application(service), self._options)
         self._say_where(server.bound_port)
         await self._until_stopped(system)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kinetic.errors import ClientGone, UnsupportedFeature
-from kinetic.files.digest import BackgroundDigest
-from kinetic.files.store import shards
 from kinetic.web.stream import RequestStream
 from kinetic.web.vectors import VectorCall
 
@@ -20,6 +17,7 @@ if TYPE_CHECKING:
 
     from kinetic.actors.messages import Job
     from kinetic.config import ServeOptions
+    from kinetic.files.digest import BackgroundDigest
     from kinetic.types import (
         ChatInput,
         GenerationRequest,
@@ -68,6 +66,8 @@ class Service:
     """What reading a request's fields needs to know of the model."""
     pool: Executor
     """Where prompts are built: templates and tokenising stay off the loop."""
+    digest: BackgroundDigest
+    """SHA-256 of the model file."""
     receipt_key: Mapping[str, Any] | None = None
     """The public key that receipts are signed with, as JSON."""
     vector_inputs: Callable[[VectorRequest], VectorJob] | None = None
@@ -76,14 +76,11 @@ class Service:
     """Makes inputs of documents, for a ranking model; slow, so called off the loop."""
     streams: set[RequestStream | VectorCall] = field(default_factory=set)
     """Requests that are being answered now."""
-    digest: BackgroundDigest = field(init=False)
-    """SHA-256 of the model file."""
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         """Nobody is being answered yet."""
         self._quiet.set()
-        self.digest = BackgroundDigest(shards(Path(self.info.path)))
 
     async def is_quiet(self, *, within_s: float) -> bool:
         """Wait until no request is being answered; False when time runs out."""
@@ -97,19 +94,17 @@ class Service:
         """Do something slow off the loop."""
         return await asyncio.get_running_loop().run_in_executor(self.pool, work)
 
-    async def prepare_vectors(self, request: VectorRequest) -> VectorJob:
-        """Make inputs of texts; raises RequestError for what cannot be served."""
-        build = self.vector_inputs
-        if build is None:
+    def build_vectors(self, request: VectorRequest) -> VectorJob:
+        """Make inputs of texts, off the loop; raises RequestError."""
+        if self.vector_inputs is None:
             raise UnsupportedFeature(wrong_kind(self.info.kind))
-        return await self.run(lambda: build(request))
+        return self.vector_inputs(request)
 
-    async def prepare_pairs(self, request: RankRequest) -> VectorJob:
-        """Make inputs of documents; raises RequestError for what cannot be served."""
-        build = self.pair_inputs
-        if build is None:
+    def build_pairs(self, request: RankRequest) -> VectorJob:
+        """Make inputs of documents, off the loop; raises RequestError."""
+        if self.pair_inputs is None:
             raise UnsupportedFeature(wrong_kind(self.info.kind))
-        return await self.run(lambda: build(request))
+        return self.pair_inputs(request)
 
     def check_kind(self, kind: str) -> None:
         """Raise UnsupportedFeature, naming the right route, for any other model."""

@@ -15,6 +15,8 @@ from kinetic.actors.messages import Delta, Failed, Finished, SinkEvent
 from kinetic.actors.metrics.view import MetricsView, SlotView
 from kinetic.config import ServeOptions
 from kinetic.errors import KineticError
+from kinetic.files.digest import BackgroundDigest
+from kinetic.files.store import shards
 from kinetic.model.job import Job
 from kinetic.types import ContentPiece, Finish, GenerationRequest, Timings, Usage
 from kinetic.web.http.server import listen
@@ -148,13 +150,15 @@ def talk(
     async def run() -> None:
         with ThreadPoolExecutor(1, thread_name_prefix="prompt") as pool:
             served = ServeOptions(model=Path("m.gguf"), port=0, **(options or {}))
+            shown = model_info(**info)
             service = Service(
-                info=model_info(**info),
+                info=shown,
                 options=served,
                 actors=script,  # type: ignore[arg-type]
                 builder=script,  # type: ignore[arg-type]
                 facts=model_facts(),
                 pool=pool,
+                digest=BackgroundDigest(shards(Path(shown.path))),
                 **script.parts(),
             )
             server = listen(application(service), served)

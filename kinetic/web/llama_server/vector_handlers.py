@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from kinetic.web.base import ApiHandler
 from kinetic.web.http import body as json_body
 from kinetic.web.llama_server.embedding import Wanted, embedding_json, read_embedding
 from kinetic.web.llama_server.handlers import NativeHandler
 from kinetic.web.vector_handler import VectorHandler
+
+if TYPE_CHECKING:
+    from kinetic.types import VectorJob
 
 
 class EmbeddingHandler(NativeHandler, VectorHandler):
@@ -22,17 +26,17 @@ class EmbeddingHandler(NativeHandler, VectorHandler):
         service, body = self.service, self.request.body
         self.check_kind("embedding")
 
-        def read() -> Wanted:
+        def prepare() -> tuple[Wanted, VectorJob]:
             # Off the loop: a body of many megabytes takes a while to parse and check.
-            return read_embedding(
+            wanted = read_embedding(
                 json_body.parse(body),
                 service.info,
                 request_id=self.request_id,
                 arrived_s=arrived_s,
             )
+            return wanted, service.build_vectors(wanted.request)
 
-        wanted = await service.run(read)
-        job = await service.prepare_vectors(wanted.request)
+        wanted, job = await service.run(prepare)
         await self.answer(job, lambda vectors: embedding_json(wanted, vectors))
 
 

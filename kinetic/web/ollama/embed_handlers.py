@@ -33,20 +33,22 @@ class EmbedHandler(OllamaHandler, VectorHandler):
         service = self.service
         info = service.info
 
-        def read() -> tuple[str, embed.Wanted]:
+        def prepare() -> tuple[str, embed.Wanted, VectorJob | None]:
             # Off the loop: a body of many megabytes takes a while to parse and check.
             body = self.body()
             model = self.model_of(body)
             if info.kind != "embedding":
                 message = f'"{model}" does not support embeddings'
                 raise UnsupportedFeature(f"{message}: {other_route(info.kind)}")
-            return model, self.read(body, info, arrived_s)
+            wanted, job = self.read(body, info, arrived_s), None
+            if wanted.request is not None:
+                job = service.build_vectors(wanted.request)
+            return model, wanted, job
 
-        model, wanted = await service.run(read)
-        if wanted.request is None:
+        model, wanted, job = await service.run(prepare)
+        if job is None:
             self.send_json(self.written(wanted, None, [], model, 0.0))
             return
-        job = await service.prepare_vectors(wanted.request)
         await self.answer(
             job,
             lambda vectors: self.written(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from kinetic.web.base import ApiHandler
 from kinetic.web.http import body as json_body
 from kinetic.web.openai.embeddings import Wanted, embeddings_json, read_embeddings
 from kinetic.web.openai.rerank import Ranking, read_rerank, rerank_json
 from kinetic.web.vector_handler import VectorHandler
+
+if TYPE_CHECKING:
+    from kinetic.types import VectorJob
 
 
 class EmbeddingsHandler(VectorHandler):
@@ -22,17 +26,17 @@ class EmbeddingsHandler(VectorHandler):
         service, body = self.service, self.request.body
         service.check_kind("embedding")
 
-        def read() -> Wanted:
+        def prepare() -> tuple[Wanted, VectorJob]:
             # Off the loop: a body of many megabytes takes a while to parse and check.
-            return read_embeddings(
+            wanted = read_embeddings(
                 json_body.parse(body),
                 service.info,
                 request_id=self.request_id,
                 arrived_s=arrived_s,
             )
+            return wanted, service.build_vectors(wanted.request)
 
-        wanted = await service.run(read)
-        job = await service.prepare_vectors(wanted.request)
+        wanted, job = await service.run(prepare)
         model = service.info.id
         await self.answer(
             job, lambda vectors: embeddings_json(wanted, job, vectors, model=model)
@@ -50,16 +54,16 @@ class RerankHandler(VectorHandler):
         service, body = self.service, self.request.body
         service.check_kind("rerank")
 
-        def read() -> Ranking:
-            return read_rerank(
+        def prepare() -> tuple[Ranking, VectorJob]:
+            ranking = read_rerank(
                 json_body.parse(body),
                 service.info,
                 request_id=self.request_id,
                 arrived_s=arrived_s,
             )
+            return ranking, service.build_pairs(ranking.request)
 
-        ranking = await service.run(read)
-        job = await service.prepare_pairs(ranking.request)
+        ranking, job = await service.run(prepare)
         model = service.info.id
         await self.answer(
             job, lambda vectors: rerank_json(ranking, job, vectors, model=model)
