@@ -271,7 +271,7 @@ def sequence_bytes(metadata: dict[str, str], architecture: str, n_ctx: int) -> i
 
     def number(key: str, otherwise: int) -> int:
         text = metadata.get(f"{architecture}.{key}", "")
-        return int(text) if text.isdigit() else otherwise
+        return int(text) if text.isdecimal() else otherwise
 
     n_head = number("attention.head_count", 1)
     n_head_kv = number("attention.head_count_kv", n_head)

@@ -241,7 +241,7 @@ class BodyLimit(httputil.HTTPMessageDelegate):
         """
         self._connection.set_max_body_size(1 << 62)  # type: ignore[attr-defined]
         declared = headers.get("Content-Length", "")
-        size = int(declared) if declared.isdigit() and len(declared) < _DIGITS else 0
+        size = int(declared) if declared.isdecimal() and len(declared) < _DIGITS else 0
         asks = headers.get("Expect", "").lower() == "100-continue"
         if size > self._limit * (1 if asks else _FAR):
             return self._refuse()

@@ -70,7 +70,7 @@ def details(info: ModelInfo) -> JsonObject:
 def quantization(info: ModelInfo) -> str:
     """The file's type as its name would have it, such as "Q4_K_M"."""
     number = info.metadata.get("general.file_type", "")
-    return FILE_TYPES.get(int(number), "unknown") if number.isdigit() else "unknown"
+    return FILE_TYPES.get(int(number), "unknown") if number.isdecimal() else "unknown"
 
 
 def parameter_size(count: int) -> str:
@@ -109,7 +109,7 @@ def loaded(info: ModelInfo, digest: str, n_gpu_layers: int) -> JsonObject:
     name = display_name(info.id)
     n_layers = info.metadata.get(f"{info.architecture}.block_count", "")
     # The output layer counts as one more, as it does for -ngl.
-    most = int(n_layers) + 1 if n_layers.isdigit() else max(n_gpu_layers, 1)
+    most = int(n_layers) + 1 if n_layers.isdecimal() else max(n_gpu_layers, 1)
     return {
         "name": name,
         "model": name,
