@@ -112,7 +112,8 @@ class ClientStream(iostream.IOStream):
     def read_from_fd(self, buf: bytearray | memoryview) -> int | None:
         """Read; the end of the client's half is no end while an answer is due."""
         count = super().read_from_fd(buf)
-        if count == 0 and not self.reading():
+        # Tornado looks only now and then whether what it waits for has come.
+        if count == 0 and (not self.reading() or self._find_read_pos() is not None):
             if not self.has_ended:
                 self.has_ended = True
                 self._watch = asyncio.ensure_future(self._find_out())
