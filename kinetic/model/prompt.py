@@ -22,7 +22,7 @@ from kinetic.model.constraints.calls.forced import (
 )
 from kinetic.model.constraints.verdict import Verdict
 from kinetic.model.job import Job
-from kinetic.model.tokenizing import MOST_UNBROKEN
+from kinetic.model.tokenizing import MOST_UNBROKEN, check_length
 from kinetic.model.vision.vision import PictureSource, refuse, with_markers
 from kinetic.types import ChatInput, RequestAsRead, TextInput
 
@@ -178,6 +178,9 @@ class PromptBuilder:
         """
         parts = [content] if isinstance(content, str) else content
         read = self._vocab.tokenize if parse_special else self._vocab.tokenize_plain
+        with about("content"):
+            # A list of texts has no more room than one.
+            check_length(_texts_in(content))
         ids: list[int] = []
         for i, part in enumerate(parts):
             if isinstance(part, str):
@@ -236,10 +239,7 @@ class PromptBuilder:
             )
 
     def _text(self, inputs: TextInput, request: GenerationRequest) -> Prompt:
-        parts = inputs.prompt
-        for part in [parts] if isinstance(parts, str) else parts:
-            if isinstance(part, str):
-                self._refuse_hopeless(part, "prompt")
+        self._refuse_hopeless(_texts_in(inputs.prompt), "prompt")
         with about("prompt"):
             tokens = self._vocab.tokenize_prompt(inputs.prompt)
         if not tokens:
@@ -465,6 +465,13 @@ def _text_of(rendered: Rendered) -> str:
     if rendered.guard is None:
         return rendered.text
     return rendered.text.replace(rendered.guard, "")
+
+
+def _texts_in(content: str | Sequence[int | str]) -> str:
+    """The texts of a prompt without the ids among them, as one."""
+    if isinstance(content, str):
+        return content
+    return "".join(part for part in content if isinstance(part, str))
 
 
 _LAST_WORD = re.compile(r"\S+\s*\Z")

@@ -17,6 +17,12 @@ from kinetic.web.llama_server.fields import COMPLETION, refusal
 PROMPTS_MAX = 64
 ANSWERS_MAX = 128
 
+TEXTS_MAX = 10_000
+"""Texts among token ids: each is tokenised on its own, whatever its length."""
+
+DETOKENIZED_MAX = 2_000_000
+"""Ids that are made text at once: some seconds, and hundreds of megabytes."""
+
 _COMPLETION = FieldReader.of(COMPLETION)
 
 
@@ -139,6 +145,10 @@ def read_mixed(value: Any, where: str) -> str | tuple[int | str, ...]:
             at = f"{where}[{i}]"
             message = f"{at} must be a token id or text, not {shown(item)}"
             raise RequestError(message, param=at)
+    n_texts = sum(isinstance(item, str) for item in value)
+    if n_texts > TEXTS_MAX:
+        message = f"{where} holds {n_texts} texts; at most {TEXTS_MAX} are taken"
+        raise RequestError(message, param=where)
     return tuple(value)
 
 
@@ -244,6 +254,9 @@ def read_detokenize(body: Mapping[str, Any], facts: ModelFacts) -> tuple[int, ..
         return ()
     if not isinstance(tokens, list):
         message = f"tokens must be a list of token ids, not {shown(tokens)}"
+        raise RequestError(message, param="tokens")
+    if len(tokens) > DETOKENIZED_MAX:
+        message = f"tokens holds {len(tokens)} ids; at most {DETOKENIZED_MAX} are read"
         raise RequestError(message, param="tokens")
     for i, token in enumerate(tokens):
         if not _is_id(token) or not 0 <= token < facts.n_tokens:

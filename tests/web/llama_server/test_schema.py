@@ -460,3 +460,22 @@ def test_detokenize_takes_ids_of_the_vocabulary():
 def test_detokenize_refuses_other_ids(tokens):
     with pytest.raises(RequestError, match="tokens"):
         schema.read_detokenize({"tokens": tokens}, FACTS)
+
+
+@pytest.mark.parametrize("read", [schema.read_tokenize, schema.read_prompts])
+def test_texts_among_ids_are_bounded(read):
+    def given(n):
+        mixed = [1, *["a"] * n]
+        return {"content": mixed} if read is schema.read_tokenize else mixed
+
+    assert read(given(schema.TEXTS_MAX))
+    with pytest.raises(RequestError, match="holds 10001 texts; at most 10000") as error:
+        read(given(schema.TEXTS_MAX + 1))
+    assert error.value.param in {"content", "prompt"}
+
+
+def test_ids_that_are_made_text_are_bounded():
+    tokens = [0] * (schema.DETOKENIZED_MAX + 1)
+    with pytest.raises(RequestError, match="2000001 ids; at most 2000000") as error:
+        schema.read_detokenize({"tokens": tokens}, FACTS)
+    assert error.value.param == "tokens"
