@@ -29,6 +29,7 @@ from kinetic.model.chat.template.pairing import paired
 from kinetic.model.chat.template.printer import Printer, Request
 from kinetic.model.chat.template.probe import Profile, probe_template
 from kinetic.model.chat.template.sandbox import Sandbox
+from kinetic.model.chat.template.size import check_size
 from kinetic.model.chat.template.treatment import Marks
 from kinetic.model.chat.thinking import ThinkTags, open_block, open_block_in_answer
 
@@ -174,6 +175,8 @@ class ChatTemplate:
             TemplateError: The conversation cannot be printed; the text says why.
         """
         variant = self._with_tools if tools else self._plain
+        check_size(tools, "tools", param="tools")
+        check_size(kwargs, "chat_template_kwargs", param="chat_template_kwargs")
         if variant.is_empty:
             raise TemplateError(
                 "the model's chat template is empty, so no messages can be printed:"
@@ -275,6 +278,8 @@ Source: llama.cpp sets the same ones (but `thinking` and `keep_past_thinking`).
 
 
 def _render(variant: _Variant, conversation: _Conversation) -> Rendered:
+    calls = [call.arguments for turn in conversation.turns for call in turn.calls]
+    check_size(calls, "the arguments of the messages' calls", param="messages")
     texts = (
         *(text for turn in conversation.turns for text in _texts_of(turn)),
         *all_texts(conversation.tools),

@@ -1,0 +1,36 @@
+"""How much a client may hand a chat template beside its texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kinetic.model.chat.template.normalise import TemplateError
+
+MAX_VALUES: Final = 300_000
+"""In tools, in template variables, or in the arguments of all calls.
+
+They are walked and copied for each way in which a template might take them, 1 us and
+more a value each time: the ten millions that a body has room for took minutes.
+"""
+
+
+def check_size(value: object, what: str, *, param: str) -> None:
+    """Raise TemplateError for more than MAX_VALUES values inside lists and mappings."""
+    left = MAX_VALUES
+    stack = [value]
+    while stack:
+        found = stack.pop()
+        if isinstance(found, Mapping):
+            left -= len(found)
+            inner = found.values()
+        elif isinstance(found, (list, tuple)):
+            left -= len(found)
+            inner = found
+        else:
+            continue
+        if left < 0:
+            raise TemplateError(
+                f"{what} hold more than {MAX_VALUES} values", param=param
+            )
+        stack.extend(inner)
