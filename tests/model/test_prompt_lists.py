@@ -40,7 +40,7 @@ def test_a_list_is_refused_by_its_beginning_as_one_text_is(builder):
         built(builder, "a b c\n" * 20_000)
     with pytest.raises(ContextExceeded) as parts:
         built(builder, ("a b c\n" * 2,) * 10_000)
-    assert whole.value.is_estimate
+    assert "about" in str(whole.value)
     assert str(parts.value) == str(whole.value)
 
 
