@@ -169,15 +169,11 @@ class Vocab:
 
         A new line in front takes that space; no token joins one with what follows.
         """
-        ids = self._model.tokenize(
-            b"\n" + part.encode(), add_special=False, parse_special=parse_special
-        )
+        ids = self._tokens("\n" + part, add_special=False, parse_special=parse_special)
         n = len(self._newline)
         if tuple(ids[:n]) == self._newline:
             return ids[n:]
-        return self._model.tokenize(
-            part.encode(), add_special=False, parse_special=parse_special
-        )
+        return self._tokens(part, add_special=False, parse_special=parse_special)
 
     def tokenize_prompt(self, prompt: str | Sequence[int | str]) -> list[int]:
         """Token ids of a completion's prompt: text, ids, or a mix of both.

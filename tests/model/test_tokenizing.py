@@ -130,6 +130,19 @@ def test_markers_that_take_too_long_are_refused(vocab_dir):
         model.close()
 
 
+def test_markers_after_a_broken_one_are_counted_too(vocab_dir):
+    model = ffi.Model(vocab_dir / "ggml-vocab-llama-spm.gguf", vocab_only=True)
+    try:
+        vocab = Vocab(model)
+        assert (
+            len(vocab.tokenize_guarded("<\ue000s>" + "<unk>" * 5_000, "\ue000")) > 5_000
+        )
+        with pytest.raises(RequestError, match="more than 50000 markers"):
+            vocab.tokenize_guarded("<\ue000s>" + "<unk>" * 50_001, "\ue000")
+    finally:
+        model.close()
+
+
 def test_thousands_of_markers_are_looked_for_quickly():
     markers = [f"<unused{i}>" for i in range(6_000)]
     pattern = vocab_module._alternation([*markers, "<unused", "<", "a\n"])
