@@ -131,7 +131,7 @@ def test_markers_that_take_too_long_are_refused(vocab_dir):
 
 
 def test_markers_after_a_broken_one_are_counted_too(vocab_dir):
-    model = ffi.Model(vocab_dir / "ggml-vocab-llama-spm.gguf", vocab_only=True)
+    model = Model(vocab_dir / "ggml-vocab-llama-spm.gguf", vocab_only=True)
     try:
         vocab = Vocab(model)
         assert (

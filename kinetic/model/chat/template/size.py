@@ -18,19 +18,18 @@ more a value each time: the ten millions that a body has room for took minutes.
 def check_size(value: object, what: str, *, param: str) -> None:
     """Raise TemplateError for more than MAX_VALUES values inside lists and mappings."""
     left = MAX_VALUES
-    stack = [value]
+    stack: list[object] = [value]
     while stack:
         found = stack.pop()
         if isinstance(found, Mapping):
             left -= len(found)
-            inner = found.values()
+            stack.extend(found.values())
         elif isinstance(found, (list, tuple)):
             left -= len(found)
-            inner = found
+            stack.extend(found)
         else:
             continue
         if left < 0:
             raise TemplateError(
                 f"{what} hold more than {MAX_VALUES} values", param=param
             )
-        stack.extend(inner)
