@@ -14,12 +14,7 @@ from kinetic.errors import ContextExceeded, RequestError, UnsupportedFeature, ab
 from kinetic.model.chat.reply.calls import OutputFormat, markers
 from kinetic.model.chat.template.template import TemplateError
 from kinetic.model.chat.thinking import tags_in
-from kinetic.model.constraints.calls.forced import (
-    ARGUMENTS_RULE,
-    XML_FAMILIES,
-    Think,
-    forced_grammar,
-)
+from kinetic.model.constraints.calls.forced import XML_FAMILIES, Think, forced_grammar
 from kinetic.model.constraints.verdict import Verdict
 from kinetic.model.job import Job
 from kinetic.model.tokenizing import MOST_UNBROKEN, check_length
@@ -378,8 +373,7 @@ class PromptBuilder:
         except ValueError as error:
             raise RequestError(str(error), param="tools") from error
         fields = {
-            rule: _parameters_field(inputs, tools[int(number)])
-            for rule, number in ARGUMENTS_RULE.findall(grammar)
+            f"args_{i}": _parameters_field(inputs, tool) for i, tool in enumerate(tools)
         }
         constraint = self._compiler.compile_lark(grammar, param="tools", fields=fields)
         return constraint, rendered.think_open

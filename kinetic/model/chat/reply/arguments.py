@@ -85,12 +85,7 @@ class Tools:
         return allowed_types(schema, self._parameters[function])
 
     def _schema(self, function: str, parameter: str) -> Any:
-        """What the tool says of a parameter; None if nothing."""
-        root = self._parameters[function]
-        if parameter in declared_parameters(root):
-            return parameter_schema(root, parameter)
-        others = root.get("additionalProperties")
-        return others if isinstance(others, Mapping) else None
+        return parameter_schema(self._parameters[function], parameter)
 
 
 def call_from_object(
@@ -159,29 +154,6 @@ def allowed_types(schema: Any, root: Schema) -> frozenset[str] | None:
     return None
 
 
-def parameter_schema(schema: Any, name: str) -> Any:
-    """What a tool's schema says of a parameter: of several places, any."""
-    found: list[Any] = []
-    waiting = [schema]
-    for _ in range(MAX_SCHEMAS):
-        if not waiting:
-            break
-        current = waiting.pop(0)
-        if not isinstance(current, Mapping):
-            continue
-        properties = current.get("properties")
-        if isinstance(properties, Mapping) and name in properties:
-            found.append(properties[name])
-        if isinstance(current.get("$ref"), str):
-            waiting.append(resolve(current["$ref"], schema))
-        for keyword in ("allOf", "anyOf", "oneOf"):
-            parts = current.get(keyword)
-            waiting += parts if isinstance(parts, list) else []
-    if len(found) > 1:
-        return {"anyOf": found}
-    return found[0] if found else {}
-
-
 def declared_parameters(schema: Any) -> dict[str, bool]:
     """The parameters that a tool's schema names, each with whether it is required.
 
@@ -190,6 +162,41 @@ def declared_parameters(schema: Any) -> dict[str, bool]:
     """
     found: dict[str, bool] = {}
     required: set[str] = set()
+    for current, is_sure in _parts(schema):
+        names = _properties(current)
+        found |= {name: False for name in names if name not in found}
+        if is_sure:
+            required.update(_names(current.get("required")))
+    found |= {name: False for name in sorted(required) if name not in found}
+    return {name: name in required for name in found}
+
+
+def parameter_schema(schema: Schema, name: str) -> Any:
+    """What a tool's schema says of a parameter; None if nothing.
+
+    Said in several places, it is a choice of those: the reader looks for types alone.
+    """
+    own = _properties(schema)
+    if name in own:
+        return own[name]
+    found = [
+        properties[name]
+        for part, _ in _parts(schema)
+        if name in (properties := _properties(part))
+    ]
+    if found:
+        return found[0] if len(found) == 1 else {"anyOf": found}
+    others = schema.get("additionalProperties")
+    return others if isinstance(others, Mapping) else None
+
+
+def _properties(schema: Schema) -> Schema:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def _parts(schema: Any) -> Iterator[tuple[Schema, bool]]:
+    """The schemas that bear on a tool's arguments, each with whether it surely does."""
     waiting = [(schema, True)]
     for _ in range(MAX_SCHEMAS):
         if not waiting:
@@ -197,19 +204,13 @@ def declared_parameters(schema: Any) -> dict[str, bool]:
         current, is_sure = waiting.pop(0)
         if not isinstance(current, Mapping):
             continue
-        properties = current.get("properties")
-        names = properties if isinstance(properties, Mapping) else ()
-        found |= {name: False for name in names if name not in found}
-        if is_sure:
-            required.update(_names(current.get("required")))
+        yield current, is_sure
         if isinstance(current.get("$ref"), str):
             waiting.append((resolve(current["$ref"], schema), is_sure))
         for keyword in ("allOf", "anyOf", "oneOf"):
             parts = current.get(keyword)
             if isinstance(parts, list):
                 waiting += [(part, is_sure and keyword == "allOf") for part in parts]
-    found |= {name: False for name in sorted(required) if name not in found}
-    return {name: name in required for name in found}
 
 
 def _names(value: Any) -> list[str]:
@@ -224,8 +225,8 @@ def _own_types(schema: Schema) -> set[str]:
     if isinstance(declared, list):
         return {name for name in declared if isinstance(name, str)}
     if isinstance(schema.get("enum"), list):
-        return {_type_of(value) for value in schema["enum"]}
-    return {_type_of(schema["const"])} if "const" in schema else set()
+        return {type_of(value) for value in schema["enum"]}
+    return {type_of(schema["const"])} if "const" in schema else set()
 
 
 def _alternatives(schema: Schema, root: Schema) -> list[Any]:
@@ -288,13 +289,14 @@ def _constant_or_json(text: str) -> Any:
 
 
 def _fits(value: Any, types: frozenset[str]) -> bool:
-    name = _type_of(value)
+    name = type_of(value)
     if name == "integer":
         return not types.isdisjoint(("integer", "number"))
     return name in types
 
 
-def _type_of(value: Any) -> str:
+def type_of(value: Any) -> str:
+    """The JSON type of a value."""
     match value:
         case None:
             return "null"

@@ -21,10 +21,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from kinetic.model.chat.reply.arguments import declared_parameters, parameter_schema
+from kinetic.model.chat.reply.arguments import (
+    allowed_types,
+    declared_parameters,
+    parameter_schema,
+)
 from kinetic.model.chat.reply.calls import GPT_OSS
 from kinetic.model.chat.reply.families import gpt_oss, lfm2, mistral, qwen_xml
-from kinetic.model.constraints.calls.xml_values import Values, terminal, values_of
+from kinetic.model.constraints.calls import tagged
 
 Think = Literal["none", "closed", "optional", "open"]
 SpecialToken = Callable[[str], int | None]
@@ -38,16 +42,16 @@ SPACING = {
 """As templates write JSON, and as models learnt it."""
 
 XML_FAMILIES = frozenset(["qwen3.5", "lfm3"])
-"""Their arguments are tags, each with a value that is held by itself: nothing that a
-schema says of several at once is."""
-
-NEWLINE = "\n"
-MAX_CHARS = 8 << 20
-"""Of a grammar: a schema that is referred to stands in it for each parameter."""
-ARGUMENTS_RULE = re.compile(r"^(args_([0-9]+)\w*):", re.MULTILINE)
-"""A rule that holds a client's schema, by its name, with the number of its tool."""
+"""Their arguments are tags, each with a value that is held to a schema of its own: what
+a tool's schema says of several at once is not."""
 
 BARE_NAME = re.compile(r"[^\s<>\[\]{}()\"']+")
+VALUE_END = qwen_xml.PARAMETER_END.replace("/", r"\/") + r"[\s\x1c-\x1f]*<"
+"""What may not stand in a raw value: more than the reader takes for its end."""
+MAX_WRITTEN = 4 << 20
+"""Of the schemas of all values in tags, each with what it refers to."""
+NOTHING: tuple[Any, ...] = (False, {"not": {}})
+"""Schemas that no value follows."""
 PARAMETER_NAME = re.compile(rf"[^>\n]{{1,{qwen_xml.MAX_KEY}}}")
 CLOSED = "additionalProperties"
 OTHER_PROPERTIES = frozenset(
@@ -90,8 +94,8 @@ def forced_grammar(  # noqa: PLR0913 - the parts of a reply, each on its own
             think tags that are tokens too.
 
     Returns:
-        Lark text. Schemas are copied into it as they are: llguidance refuses the
-        keywords that it does not know, by name.
+        Lark text. Schemas of JSON are copied into it as they are: llguidance refuses
+        the keywords that it does not know, by name.
 
     Raises:
         ValueError: There is no tool or no such form, or a name cannot be written in it,
@@ -122,13 +126,9 @@ class _Lark:
     def __init__(self, special_token: SpecialToken) -> None:
         self._special_token = special_token
         self._rules: dict[str, str] = {}
-        self._n_chars = 0
 
     def rule(self, name: str, body: str, *, options: str = "") -> str:
         """Adds a rule and gives back its name."""
-        self._n_chars += len(body)
-        if self._n_chars > MAX_CHARS:
-            raise ValueError("the tools' schemas are too large to hold a call to them")
         self._rules[name + options] = body
         return name
 
@@ -149,6 +149,13 @@ class _Lark:
         text = self.rule(name.upper(), _without(marker))
         return f"{text} {self.marker(marker)}"
 
+    def closer(self, marker: str) -> list[str]:
+        """A closing tag on a line of its own, and what begins the next tag."""
+        token = self._special_token(marker)
+        if token is None:
+            return [quoted(f"\n{marker}\n<")]
+        return [quoted("\n"), f"<[{token}]>", quoted("\n<")]
+
     def text(self) -> str:
         """The whole grammar."""
         return "".join(f"{name}: {body}\n" for name, body in self._rules.items())
@@ -163,6 +170,9 @@ class _Calls:
         self._lark = lark
         self._functions = functions
         self._parallel = parallel
+        self._raws: dict[str, str] = {}
+        """Rules of raw values by their texts' terminals."""
+        self._n_written = 0
 
     def of(self, family: str, call_form: str | None) -> str:
         """What the reply to be consists of."""
@@ -241,45 +251,68 @@ class _Calls:
         return f"{channel} {quoted(head)} {call}"
 
     def _xml(self) -> str:
-        functions = []
-        for i, function in enumerate(self._functions):
-            schema = dict(_schema(function.get("parameters")))
-            parts = [quoted(f"{qwen_xml.FUNCTION}{_bare(function['name'])}>\n")]
-            for j, (name, is_required) in enumerate(_parameters(schema)):
-                tag = quoted(f"{qwen_xml.PARAMETER}{name}>\n")
-                try:
-                    value = self._value(
-                        values_of(parameter_schema(schema, name), schema), i, j
-                    )
-                except ValueError as error:
-                    raise ValueError(
-                        f"parameter {name!r} of {function['name']!r}: {error}"
-                    ) from error
-                parameter = rf'{tag} {value} "\n"'
-                parts.append(parameter if is_required else f"({parameter})?")
-            functions.append(" ".join([*parts, quoted(qwen_xml.FUNCTION_END)]))
-        return self._lark.rule("function", " | ".join(functions))
+        return self._lark.rule(
+            "function",
+            " | ".join(
+                self._lark.rule(f"args_{i}", self._function(function))
+                for i, function in enumerate(self._functions)
+            ),
+        )
 
-    def _value(self, values: Values, i: int, j: int) -> str:
-        """A value with its closing tag; `i` and `j` number function and parameter."""
-        lark, tag = self._lark, qwen_xml.PARAMETER_END
-        if values == Values():
-            return lark.up_to("value", tag)
-        end = lark.marker(tag)
-        is_text = end == quoted(tag)
-        forms = [f"{quoted(f'{text}{NEWLINE}')} {end}" for text in values.texts]
-        terminals = [
-            terminal(patterns, values.unlike, tag if is_text else "")
-            for patterns in values.patterns
-        ]
-        if terminals:
-            bare = lark.rule(f"TEXT_{i}_{j}", " | ".join(terminals))
-            forms.append(bare if is_text else f"{bare} {end}")
-        for k, schema in enumerate(values.schemas):
-            written = json.dumps({**schema, "x-guidance": SPACING})
-            name = lark.rule(f"args_{i}_{j}_{k}", f"%json {written}")
-            forms.append(f"{name} {quoted(NEWLINE)} {end}")
-        return lark.rule(f"value_{i}_{j}", " | ".join(forms))
+    def _function(self, function: Mapping[str, Any]) -> str:
+        """One function's tags; each "<" is written by what stands before it."""
+        root = dict(_schema(function.get("parameters")))
+        parts = [quoted(f"{qwen_xml.FUNCTION}{_bare(function['name'])}>\n<")]
+        for name, is_required in _parameters(root):
+            schema = parameter_schema(root, name)
+            if not is_required and schema in NOTHING:
+                continue
+            tag = quoted(f"{qwen_xml.PARAMETER[1:]}{name}>\n")
+            parameter = f"{tag} ({self._value(schema, root)})"
+            parts.append(parameter if is_required else f"({parameter})?")
+        return " ".join([*parts, quoted(qwen_xml.FUNCTION_END[1:])])
+
+    def _value(self, schema: Any, root: Mapping[str, Any]) -> str:
+        """A value, its closing tag, and the beginning of the next tag."""
+        types = allowed_types(schema, root)
+        found = tagged.value(
+            True if schema is None else schema, root, types, end=VALUE_END
+        )
+        options = []
+        closer = self._lark.closer(qwen_xml.PARAMETER_END)
+        if found.raw:
+            if found.ends_early:
+                # The reader leaves out one newline at the end.
+                end = self._lark.marker(qwen_xml.PARAMETER_END)
+                body, raw_closer = rf"{found.raw} /\n?/", [end, quoted("\n<")]
+            else:
+                body, raw_closer = found.raw, closer
+            options.append(self._raw(body, raw_closer))
+        if found.schema is not None:
+            inner = found.schema
+            if isinstance(inner, bool):
+                inner = {} if inner else {"not": {}}
+            text = json.dumps({**inner, "x-guidance": SPACING})
+            self._n_written += len(text)
+            if self._n_written > MAX_WRITTEN:
+                raise ValueError(
+                    f"the parameters' schemas have more than {MAX_WRITTEN} characters"
+                    " where each holds what it refers to"
+                )
+            options.append(" ".join([f"%json {text}", *closer]))
+        return " | ".join(options)
+
+    def _raw(self, body: str, closer: Sequence[str]) -> str:
+        if body not in self._raws:
+            name = f"value_{len(self._raws)}"
+            first = closer[0]
+            is_token = first.startswith("<[")
+            # The tag that ends a text is one piece with it: nothing else tells where.
+            self._lark.rule(name.upper(), f"({body}) {'' if is_token else first}")
+            is_lazy = not any(piece.startswith("<[") for piece in closer)
+            self._lark.rule(name, name.upper(), options="[lazy]" if is_lazy else "")
+            self._raws[body] = " ".join([name, *closer[not is_token :]])
+        return self._raws[body]
 
 
 OPENERS = {
