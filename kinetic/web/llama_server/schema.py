@@ -97,7 +97,6 @@ def read_completion(
 def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """What generation_settings shows and the engine does not need."""
     return {
-        "stop": list(values.get("stop", ())),
         "n_keep": values.get("n_keep", 0),
         "n_discard": values.get("n_discard", 0),
         "stream": values.get("stream", False),

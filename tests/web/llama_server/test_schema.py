@@ -368,8 +368,8 @@ def test_progress_is_told_to_streams_alone():
 
 def test_what_settings_show_is_kept():
     asked = read(n_keep=5, n_discard=2, stream=True, stop="a", grammar="root ::= [a]")
+    assert asked.request.stops == ("a",)
     assert asked.request.settings == {
-        "stop": ["a"],
         "n_keep": 5,
         "n_discard": 2,
         "stream": True,
