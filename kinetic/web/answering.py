@@ -124,7 +124,9 @@ async def _send_stream(
             if gone or not (out.is_open or pieces):
                 raise event.error
             # The status is out: what went wrong is the last piece.
-            await out.send([*pieces, handler.error_body(to_http(event.error))])
+            await out.send(pieces)
+            await out.send([handler.error_body(to_http(event.error))])
             return
         await out.send(pieces)
-    await out.send(writer.last())
+    for piece in writer.last():
+        await out.send([piece])
