@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import logging
-import re
-import secrets
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,6 +15,7 @@ from kinetic.errors import ClientGone
 from kinetic.web import guard
 from kinetic.web.errors import HttpError, openai_body, to_http, too_large
 from kinetic.web.http import body as json_body
+from kinetic.web.http.written import REQUEST_ID, dumps, new_id
 from kinetic.web.journal import Journal
 
 if TYPE_CHECKING:
@@ -30,32 +28,6 @@ if TYPE_CHECKING:
     from kinetic.web.vectors import VectorCall
 
 _log = logging.getLogger(__name__)
-
-
-REQUEST_ID = "X-Request-Id"
-"""The header that names a request in every answer."""
-
-
-def new_id(prefix: str) -> str:
-    """A fresh request id, such as "chatcmpl-" and 24 letters and digits."""
-    return prefix + secrets.token_hex(12)
-
-
-_LINE_ENDS = re.compile("[\x85\u2028\u2029]")
-"""Line ends that JSON lets stand: readers of lines, such as httpx's, would cut an event
-or a line of JSON in two there."""
-
-
-def dumps(value: object) -> str:
-    """JSON as it goes out: UTF-8, one line to any reader, whole numbers and characters.
-
-    NaN and Infinity raise ValueError; half of a surrogate pair becomes U+FFFD.
-    """
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    if text.isascii():
-        return text
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return _LINE_ENDS.sub(lambda end: f"\\u{ord(end[0]):04x}", whole)
 
 
 class ApiHandler(web.RequestHandler):

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kinetic.errors import ClientGone
-from kinetic.web.base import ApiHandler, dumps
+from kinetic.web.base import ApiHandler
+from kinetic.web.http.written import dumps
 
 if TYPE_CHECKING:
     import numpy as np

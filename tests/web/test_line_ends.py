@@ -9,7 +9,7 @@ import ollama
 import pytest
 from openai import OpenAI
 
-from kinetic.web.base import dumps
+from kinetic.web.http.written import dumps
 from tests.support.web_app import Script, delta, finished, talk
 
 ENDS = "".join(

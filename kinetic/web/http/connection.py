@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from tornado import httputil, iostream
 
-from kinetic.web.base import REQUEST_ID, dumps, new_id
 from kinetic.web.errors import HttpError, openai_body, too_large
 from kinetic.web.http.target import in_origin_form
+from kinetic.web.http.written import REQUEST_ID, dumps, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

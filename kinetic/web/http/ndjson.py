@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinetic.web.base import dumps
 from kinetic.web.http.outflow import Outflow
+from kinetic.web.http.written import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

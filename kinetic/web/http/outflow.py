@@ -11,7 +11,7 @@ from kinetic.errors import ClientGone
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kinetic.web.base import ApiHandler
+    from tornado.web import RequestHandler
 
 
 class Outflow:
@@ -23,7 +23,7 @@ class Outflow:
 
     content_type: ClassVar[str]
 
-    def __init__(self, handler: ApiHandler) -> None:
+    def __init__(self, handler: RequestHandler) -> None:
         self._handler = handler
         self.is_open = False
         """Whether the client has seen a 200."""

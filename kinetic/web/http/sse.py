@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kinetic.web.base import dumps
 from kinetic.web.http.outflow import Outflow
+from kinetic.web.http.written import dumps
 
 SILENCE_S = 30.0
 """After so much silence a comment tells client and proxies that the answer goes on.

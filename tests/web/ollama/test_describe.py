@@ -6,7 +6,7 @@ from ollama import ListResponse, ProcessResponse, ShowResponse
 
 from kinetic.files.gguf import Header, Tensor
 from kinetic.types import SamplingParams
-from kinetic.web.base import dumps
+from kinetic.web.http.written import dumps
 from kinetic.web.ollama import describe
 from tests.support.served import model_info
 

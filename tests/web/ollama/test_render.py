@@ -17,7 +17,7 @@ from kinetic.types import (
     ToolCall,
     Usage,
 )
-from kinetic.web.base import dumps
+from kinetic.web.http.written import dumps
 from kinetic.web.ollama.render import Renderer, chat_shape, generate_shape
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
