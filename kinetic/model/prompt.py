@@ -322,7 +322,8 @@ class PromptBuilder:
                 now=now,
             )
         except TemplateError as error:
-            raise RequestError(str(error), param="messages") from error
+            param = error.param or "messages"
+            raise RequestError(str(error), param=param) from error
 
     def _constraint(
         self, inputs: ChatInput, request: GenerationRequest, rendered: Rendered

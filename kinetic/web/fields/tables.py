@@ -133,9 +133,14 @@ def validated(schema: vol.Schema, value: object, *, where: str = "") -> Any:
 
 
 def path_text(path: Sequence[object]) -> str:
-    """A place inside a body as JavaScript would write it: messages[0].content."""
+    """A place inside a body as JavaScript would write it: messages[0].content.
+
+    Names of a client's own are cut where they are long: errors repeat the place.
+    """
     text = ""
     for step in path:
+        if isinstance(step, str) and len(step) > _NAME_CHARS_MAX:
+            step = f"{step[:_NAME_CHARS_MAX]}…"  # noqa: PLW2901
         if isinstance(step, int):
             text += f"[{step}]"
         else:
@@ -157,6 +162,9 @@ def _said(error: vol.Invalid) -> str:
 
 # --- Names nobody knows -------------------------------------------------------------
 
+_NAME_CHARS_MAX = 80
+"""No field's name is longer, whatever is put between its letters."""
+
 _NEAR_SHORT = 1
 _NEAR_LONG = 2
 _LONG_NAME = 8
@@ -169,6 +177,8 @@ def misspelt(name: str, known: Iterable[str]) -> str | None:
     One slip of the finger in a name of 4 to 7 characters, two in a longer one, or
     other case and separators (topP, max-tokens).
     """
+    if len(name) > _NAME_CHARS_MAX:
+        return None
     plain = _plain(name)
     for other in known:
         if _plain(other) == plain:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 LATEST = "latest"
+_NAME_CHARS_MAX = 350  # Ollama's own longest: host, owner, model and tag
 _HOMES = ("registry.ollama.ai/library/", "library/")
 """What Ollama puts before names that have no owner."""
 
@@ -37,6 +38,11 @@ def _plain(name: str) -> str:
     for home in _HOMES:
         plain = plain.removeprefix(home)
     return plain.removesuffix(f":{LATEST}")
+
+
+def _repeated(name: str) -> str:
+    """A name as an error repeats it: whole, but for one that is no model's."""
+    return name if len(name) <= _NAME_CHARS_MAX else f"{name[:_NAME_CHARS_MAX]}…"
 
 
 def check_name(
@@ -67,5 +73,5 @@ def check_name(
     if not name and is_needed:
         raise RequestError("model is required", param="model")
     if not is_served(name or "", names):
-        raise ModelNotFound(unknown.format(name or ""), param="model")
+        raise ModelNotFound(unknown.format(_repeated(name or "")), param="model")
     return name or ""

@@ -62,3 +62,12 @@ def test_the_older_field_is_read_where_the_newer_one_is_missing():
 def test_a_name_that_is_no_text_is_refused(name):
     with pytest.raises(RequestError, match="model must be a string"):
         check_name({"model": name}, NAMES)
+
+
+def test_a_name_of_megabytes_is_not_repeated():
+    with pytest.raises(ModelNotFound) as refused:
+        check_name({"model": "a" * 1_000_000}, NAMES)
+    assert len(str(refused.value)) < 400
+    long = "registry.example/" + "a" * 300
+    with pytest.raises(ModelNotFound, match=long):
+        check_name({"model": long}, NAMES)

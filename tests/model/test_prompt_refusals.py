@@ -1,4 +1,4 @@
-"""Prompts that are lists of texts and ids: together they have the room of one text."""
+"""Prompts that are refused, and by what name; lists have the room of one text."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import pytest
 
 from kinetic.errors import ContextExceeded, RequestError
 from kinetic.model import tokenizing
+from kinetic.model.chat.template.template import ChatTemplate
 from kinetic.model.constraints.constraint import ConstraintCompiler
 from kinetic.model.engine.engine import EngineOptions, LlamaEngine
 from kinetic.model.prompt import PromptBuilder
-from kinetic.types import GenerationRequest, SamplingParams, TextInput
+from kinetic.types import ChatInput, GenerationRequest, SamplingParams, TextInput
 from tests.support import tiny_models
 
 
@@ -53,3 +54,12 @@ def test_a_list_to_tokenise_is_no_longer_than_a_text(builder, monkeypatch):
     monkeypatch.setattr(tokenizing, "MOST_CHARS", 100)
     with pytest.raises(RequestError, match="content has 120 characters; at most 100"):
         builder.tokenize(("a" * 60, 1, "b" * 60), add_special=False, parse_special=True)
+
+
+def test_a_refusal_of_a_template_names_the_field_that_is_wrong(builder):
+    prompts = PromptBuilder(builder._vocab, ChatTemplate(None), None, 256)  # type: ignore[arg-type]
+    user = {"role": "user", "content": "Hi"}
+    asked = ChatInput(messages=(user,), template_kwargs={"add_generation_prompt": 1})
+    with pytest.raises(RequestError, match="is set by the server") as refused:
+        prompts.chat_text(asked)
+    assert refused.value.param == "chat_template_kwargs"
