@@ -22,14 +22,11 @@ def check_size(value: object, what: str, *, param: str) -> None:
     while stack:
         found = stack.pop()
         if isinstance(found, Mapping):
-            left -= len(found)
-            stack.extend(found.values())
-        elif isinstance(found, (list, tuple)):
-            left -= len(found)
-            stack.extend(found)
-        else:
+            found = list(found.values())
+        if not isinstance(found, (list, tuple)):
             continue
+        left -= len(found)
         if left < 0:
-            raise TemplateError(
-                f"{what} hold more than {MAX_VALUES} values", param=param
-            )
+            message = f"{what} hold more than {MAX_VALUES} values"
+            raise TemplateError(message, param=param)
+        stack.extend(found)
