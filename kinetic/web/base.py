@@ -233,7 +233,8 @@ class ApiHandler(web.RequestHandler):
         status = value.status_code if isinstance(value, web.HTTPError) else None
         if status is None:
             status = to_http(value).status
-        if status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(
+        # A line that is full or closed (503) is no bug.
+        if status == HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(
             value, HttpError
         ):
             path = self.request.path
