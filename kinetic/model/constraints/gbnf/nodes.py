@@ -134,10 +134,6 @@ class Nodes:
             flat[self.chars(charset.ranges(members))] = None
         return next(iter(flat)) if len(flat) == 1 else self._number(Alt(tuple(flat)))
 
-    def optional(self, item: int) -> int:
-        """The item or nothing."""
-        return self.repeat(item, 0, 1)
-
     def repeat(self, item: int, least: int, most: int | None) -> int:
         """The item `least` to `most` times; repetitions of repetitions are merged."""
         if most == 0 or item == self.empty or (item == self.never and least == 0):
