@@ -293,6 +293,7 @@ class PromptBuilder:
             # A call of any other tool is text, as one of an unknown tool is.
             tools=may_be_called,
             think_open=think_open,
+            has_begun=rendered.has_begun,
             think_tags=self._template.think_tags,
             # A shape of the client's own is held to its end, whatever calls are in it.
             parallel=inputs.parallel_tool_calls or (not forced and holds),

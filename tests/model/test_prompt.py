@@ -187,6 +187,16 @@ def test_a_marker_in_an_answer_to_go_on_with_opens_nothing(loaded, text):
     assert [piece.text for piece in pieces] == [" and so on"]
 
 
+@pytest.mark.parametrize(
+    ("content", "has_begun"), [("a <think> b", True), ("<think> b", False), ("", False)]
+)
+def test_an_answer_that_goes_on_is_read_as_one_that_has_begun(
+    loaded, content, has_begun
+):
+    said = ({"role": "assistant", "content": content},) if content else ()
+    assert loaded.prompt(USER, *said, template=XML).output.has_begun == has_begun
+
+
 # --- Ids -----------------------------------------------------------------------------
 
 

@@ -68,6 +68,8 @@ class OutputFormat:
     """OpenAI tool definitions. With none, only reasoning is split off."""
     think_open: str | None = None
     """The think tag that the prompt ended in, so that the text begins in a block."""
+    has_begun: bool = False
+    """The prompt has begun the answer itself, after any block."""
     think_tags: tuple[str, str] | None = None
     """The template's think tags. None if it shows none: a text that begins with any
     known opener is then still read as reasoning, as models write it out of habit. Of a
@@ -113,7 +115,7 @@ class OutputParser:
                 self._source,
                 self._outlet,
                 CallScanner(self._source, syntax, tools),
-                TagPairs(fmt.think_tags, fmt.think_open),
+                TagPairs(fmt.think_tags, fmt.think_open, has_begun=fmt.has_begun),
                 split=fmt.split_reasoning,
             )
             self._script = self._reader.read(forced=fmt.forced)

@@ -26,16 +26,26 @@ class TagPairs:
     A template that shows none leaves all the known ones: models write what they were
     trained on whether or not the template knows it.
 
+    An answer that the prompt has begun, and not with a block, opens none: a tag in the
+    middle of it is its own text.
+
     Raises:
         ValueError: The prompt's opener is not known, and no tags were given for it.
     """
 
     def __init__(
-        self, tags: tuple[str, str] | None, prompt_opener: str | None = None
+        self,
+        tags: tuple[str, str] | None,
+        prompt_opener: str | None = None,
+        *,
+        has_begun: bool = False,
     ) -> None:
         self.prompt_opener = prompt_opener and prompt_opener.strip()
         """What the prompt ended in."""
-        pairs = dict(THINK_TAGS) if tags is None else {tags[0].strip(): tags[1].strip()}
+        pairs: dict[str, str] = {}
+        if not has_begun:
+            one = tags and {tags[0].strip(): tags[1].strip()}
+            pairs = one or dict(THINK_TAGS)
         if self.prompt_opener and self.prompt_opener not in pairs:
             closer = THINK_TAGS.get(self.prompt_opener)
             if closer is None:

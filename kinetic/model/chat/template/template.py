@@ -68,6 +68,8 @@ class Rendered:
     think_closed: bool
     """Whether the model's thoughts are over: a block was closed where the prompt ends,
     or the answer has begun."""
+    has_begun: bool
+    """Whether the prompt ends inside the answer's own text."""
     call_ids: frozenset[str]
     """Ids of the conversation's calls, as clients and the model know them."""
     guard: str | None
@@ -303,6 +305,7 @@ def _render(variant: _Variant, conversation: _Conversation) -> Rendered:
         text=text,
         think_open=think_open,
         think_closed=think_open is None and (has_begun or is_over),
+        has_begun=think_open is None and has_begun,
         call_ids=_call_ids(conversation.turns),
         guard=guard if guard in text else None,
     )

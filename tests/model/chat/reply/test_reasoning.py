@@ -91,3 +91,15 @@ def test_in_one_piece_thoughts_are_content_and_hold_no_call():
         "",
         (),
     )
+
+
+@pytest.mark.parametrize("tags", [None, ("<think>", "</think>")])
+@pytest.mark.parametrize("text", ["<think> c </think> d", "</think> c", "\n<think>\nc"])
+def test_an_answer_that_the_prompt_has_begun_opens_no_block(tags, text):
+    for cut in range(len(text) + 1):
+        fmt = OutputFormat(family="generic", think_tags=tags, has_begun=True)
+        reader = parser(fmt)
+        pieces = [*reader.feed(text[:cut]), *reader.feed(text[cut:])]
+        pieces += reader.finish(truncated=False)
+        assert all(isinstance(piece, ContentPiece) for piece in pieces)
+        assert "".join(piece.text for piece in pieces).strip() == text.strip()
