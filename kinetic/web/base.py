@@ -76,6 +76,7 @@ class ApiHandler(web.RequestHandler):
 
     def prepare(self) -> None:
         """Run the guards; called by Tornado before the method."""
+        self.service.entered(self)
         headers = self.request.headers
         options = self.service.options
         if not guard.is_allowed_host(
@@ -254,6 +255,7 @@ class ApiHandler(web.RequestHandler):
     def on_finish(self) -> None:
         """Count the response; called by Tornado behind its last byte."""
         self.service.actors.count_response(self.get_status())
+        self.service.left(self)
 
     def on_connection_close(self) -> None:
         """The client is gone: free its slot."""

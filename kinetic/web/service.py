@@ -75,7 +75,9 @@ class Service:
     pair_inputs: Callable[[RankRequest], VectorJob] | None = None
     """Makes inputs of documents, for a ranking model; slow, so called off the loop."""
     streams: set[RequestStream | VectorCall] = field(default_factory=set)
-    """Requests that are being answered now."""
+    """Requests whose answers are being made now."""
+    _requests: set[object] = field(default_factory=set)
+    """Requests that have not been answered, those that are still read included."""
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -83,12 +85,26 @@ class Service:
         self._quiet.set()
 
     async def is_quiet(self, *, within_s: float) -> bool:
-        """Wait until no request is being answered; False when time runs out."""
+        """Wait until every request has its answer; False when time runs out."""
         try:
             await asyncio.wait_for(self._quiet.wait(), within_s)
         except TimeoutError:
             return False
         return True
+
+    def entered(self, request: object) -> None:
+        """A request has come: stopping waits for its answer."""
+        self._requests.add(request)
+        self._quiet.clear()
+
+    def left(self, request: object) -> None:
+        """A request has its answer, or nobody to answer."""
+        self._requests.discard(request)
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self._requests and not self.streams:
+            self._quiet.set()
 
     async def run(self, work: Callable[[], T]) -> T:
         """Do something slow off the loop."""
@@ -132,8 +148,7 @@ class Service:
             yield stream
         finally:
             self.streams.discard(stream)
-            if not self.streams:
-                self._quiet.set()
+            self._settle()
             stream.cancel(ClientGone("the request was given up"))
 
 
