@@ -104,7 +104,9 @@ def test_the_names_that_dashboards_for_llama_server_ask_for_are_there(name):
 
 
 def test_nothing_is_counted_in_files_whatever_the_environment_asks_for(tmp_path):
-    code = "import tests.actors.test_exposition as t; t.page_of(1).requests.inc()"
+    code = (
+        "import tests.actors.metrics.test_exposition as t; t.page_of(1).requests.inc()"
+    )
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=ROOT, check=True, timeout=50
