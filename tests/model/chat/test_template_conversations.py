@@ -293,7 +293,10 @@ def test_no_arguments_are_an_empty_object(render, form):
     assert '{"name": "wnameone", "arguments": {}}' in text.text
 
 
-@pytest.mark.parametrize("form", ['{"a":', "[1", "nonsense", "'"])
+UNKEPT = ('{"a": NaN}', '{"a": [-Infinity]}', '{"a": 1e999}', f'{{"a": {"9" * 5000}}}')
+
+
+@pytest.mark.parametrize("form", ['{"a":', "[1", "nonsense", "'", *UNKEPT])
 def test_broken_arguments_are_refused_by_place(render, form):
     messages = [USER, calls(("1", "one", "{}"), ("2", "two", form)), says("tool", "x")]
     where = r"^messages\[1\]\.tool_calls\[1\]\.function\.arguments is not valid JSON"

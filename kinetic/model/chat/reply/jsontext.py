@@ -61,17 +61,24 @@ def read_container(source: Source) -> Reading[str]:
     return (yield from _read_object(source, None, depth=1))
 
 
-def loads(text: str) -> Any:
+def loads(text: str, *, strict: bool = False) -> Any:
     """The value of JSON text that somebody else wrote, read as leniently as is safe.
 
-    Raw control characters may stand in strings, and half of a surrogate pair, which
-    UTF-8 cannot carry, is U+FFFD.
+    Half of a surrogate pair, which UTF-8 cannot carry, is U+FFFD, and without `strict`
+    raw control characters may stand in strings. Numbers are finite: a template would
+    print "Infinity" for 1e999.
 
     Raises:
-        ValueError: It is no JSON.
+        ValueError: It is no JSON, or holds a number that cannot be kept.
         RecursionError: It nests too deep.
     """
-    value = json.loads(text, strict=False)
+    value = json.loads(
+        text,
+        strict=strict,
+        parse_int=_whole,
+        parse_float=_finite,
+        parse_constant=_refuse,
+    )
     if ESCAPED_SURROGATE.search(text):
         whole = whole_characters(json.dumps(value, ensure_ascii=False))
         value = json.loads(whole)
@@ -129,6 +136,14 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text[:20]} is no finite number")
     return value
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        # Python reads no more than some thousands of digits.
+        raise ValueError(f"a number of {len(text)} digits is too long") from None
 
 
 def _refuse(text: str) -> NoReturn:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from kinetic.model.chat.reply.jsontext import loads
 from kinetic.model.chat.template.fallback import (
     between_text_and_calls,
     write_calls,
@@ -283,7 +283,7 @@ def _response(text: str) -> Any:
     if _HIDING_ESCAPE.search(text):
         return text
     try:
-        return json.loads(text)
+        return loads(text, strict=True)
     except (ValueError, RecursionError):
         return text
 

@@ -1,5 +1,6 @@
 import json
 import math
+import re
 
 import pytest
 from hypothesis import given, strategies as st
@@ -154,3 +155,18 @@ def test_no_float_is_written_that_is_no_json():
 )
 def test_halves_in_others_json_are_replaced(text, value):
     assert loads(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("NaN", "NaN is not JSON"),
+        ("[-Infinity]", "-Infinity is not JSON"),
+        ("[1e999]", "1e999 is no finite number"),
+        ("9" * 5000, "a number of 5000 digits is too long"),
+    ],
+)
+def test_numbers_that_cannot_be_kept_are_refused_in_the_texts_of_others(text, reason):
+    with pytest.raises(ValueError, match=f"^{re.escape(reason)}$"):
+        loads(text)
+    assert loads(f'["{text}", 1e308, -12345678901234567890]')[0] == text

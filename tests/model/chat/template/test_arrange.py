@@ -158,6 +158,17 @@ def test_thoughts_are_fields_or_a_part():
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "response"),
+    [('{"a": 1e3}', {"a": 1000.0}), ("[1e999]", "[1e999]"), ("NaN", "NaN")],
+)
+def test_an_embedded_result_is_its_value_where_that_can_be_kept(text, response):
+    result = says("tool", text, tool_call_id="1")
+    called = [says("assistant", tool_calls=[call("f", "1")]), result]
+    messages = arranged(called, embeds_results=True).messages
+    assert messages[0]["tool_responses"] == [{"name": "f", "response": response}]
+
+
 def test_results_are_embedded_with_the_answer_after_them():
     messages = arranged([*CALLED, A, U], embeds_results=True).messages
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
