@@ -224,6 +224,8 @@ REFUSED: Mapping[str, Refused] = {
     "reasoning_budget_tokens": Refused("reasoning has no limit of its own", (-1,)),
     "reasoning_control": Refused("reasoning has no limit of its own"),
     "echo": Refused("use echo of /v1/completions"),
+    "response_format": Refused("use json_schema or grammar", ({"type": "text"},)),
+    "format": Refused("use json_schema or grammar"),
 }
 
 

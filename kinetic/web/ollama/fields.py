@@ -8,7 +8,7 @@ from typing import Any
 from kinetic.web.fields import readers
 from kinetic.web.fields.readers import Unfit, flag, mapping, one_of, text, whole
 from kinetic.web.fields.sampling import DRAWING, SAMPLING
-from kinetic.web.fields.tables import RECEIPT, Field
+from kinetic.web.fields.tables import LLAMA, OPENAI, RECEIPT, Field
 from kinetic.web.ollama.keep_alive import keep_alive
 
 OLLAMA = "Ollama"
@@ -38,10 +38,21 @@ def _empty(reason: str) -> Callable[[Any], object]:
     """A field that is refused once it asks for anything."""
 
     def read(value: Any) -> None:
-        if value not in ("", [], {}):
+        if value not in ("", [], {}, {"type": "text"}):
             raise Unfit(reason)
 
     return read
+
+
+def _refused(name: str, reason: str, source: str = OLLAMA) -> Field:
+    return Field(
+        name=name,
+        read=_empty(f"is not supported: {reason}"),
+        range="left out",
+        default="none",
+        source=source,
+        meaning=f"Refused: {reason}.",
+    )
 
 
 _LOADING = "Accepted; set when the server is started"
@@ -179,6 +190,14 @@ _COMMON: tuple[Field, ...] = (
         for name in ("truncate", "shift")
     ),
     RECEIPT,
+    *(
+        _refused(name, "use format", source)
+        for name, source in (
+            ("grammar", LLAMA),
+            ("json_schema", LLAMA),
+            ("response_format", OPENAI),
+        )
+    ),
 )
 
 CHAT: tuple[Field, ...] = (
@@ -237,14 +256,7 @@ GENERATE: tuple[Field, ...] = (
         " `raw`.",
     ),
     *(
-        Field(
-            name=name,
-            read=_empty(f"is not supported: {reason}"),
-            range="left out",
-            default="none",
-            source=OLLAMA,
-            meaning=f"Refused: {reason}.",
-        )
+        _refused(name, reason)
         for name, reason in (
             ("suffix", "text is continued at its end only"),
             ("template", "set --chat-template-file when starting the server"),

@@ -431,6 +431,13 @@ def test_fields_that_would_change_the_answer_are_refused(name):
     assert caught.value.param == name
 
 
+def test_no_shape_of_another_api_is_asked_for_in_vain():
+    error = refused(response_format={"type": "json_object"})
+    assert (error.param, "use json_schema" in str(error)) == ("response_format", True)
+    assert refused(format="json").param == "format"
+    assert read(response_format={"type": "text"}).request.constraint is None
+
+
 def test_unknown_names_are_let_pass_as_llama_server_does():
     assert read(model="any", api_key="", mystery={"a": 1}).request.n == 1
 

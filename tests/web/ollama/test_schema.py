@@ -387,6 +387,22 @@ def test_suffix_template_and_context_are_refused_once_they_say_something(field, 
         assert generate(**{field: empty}).request is not None
 
 
+@pytest.mark.parametrize("read", [chat, generate])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("grammar", 'root ::= "a"'),
+        ("json_schema", SCHEMA),
+        ("response_format", {"type": "json_object"}),
+    ],
+)
+def test_no_shape_of_another_api_is_asked_for_in_vain(read, field, value):
+    with pytest.raises(RequestError, match=f"^{field} is not supported: use format$"):
+        read(**{field: value})
+    for nothing in ("", {}, None, {"type": "text"}):
+        assert read(**{field: nothing}).request is not None
+
+
 def test_raw_goes_with_neither_system_nor_think():
     with pytest.raises(RequestError, match=r"^raw cannot be combined with system$"):
         generate(raw=True, system="x")
