@@ -19,8 +19,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 COMMAND: Final = Command(
     name="pull",
-    help="fetch a GGUF model from the Hugging Face hub; the only command that uses"
-    " the network",
+    help="fetch a GGUF model from the Hugging Face hub; no other command"
+    " fetches anything",
     run=_run,
     flags={
         Flag("REPO[:QUANT]", "reference"): (
